@@ -98,7 +98,7 @@ def test_a_user_trains_with_the_same_recipe(tmp_path: Path) -> None:
     assert ready_config("recommended-folder")["store"] == "stores/folder"
 
 
-def test_other_seeds_of_few_labels_ask_the_same_encoder_with_other_labels() -> None:
+def test_seeds_of_few_labels_share_the_encoder_and_draw_different_labels() -> None:
     """So that they cost no other pre-training."""
     again = [cell for cell in few_labels([1]) if isinstance(cell, Evaluation)]
     pretrained = [cell.start for cell in again if cell.start is not None and cell.start.max_epochs]
@@ -125,7 +125,7 @@ def test_each_ablation_changes_one_thing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cell", [*ablation(range(1)), *growth(range(1))], ids=lambda cell: str(cell.start.config))
-def test_changed_recipes_can_be_judged_and_have_their_steps(cell: Evaluation, tmp_path: Path) -> None:
+def test_changed_recipes_can_be_evaluated_and_have_their_steps(cell: Evaluation, tmp_path: Path) -> None:
     """Frames without a stated rate could not be cut alike for the evaluation; few patients make short epochs."""
     assert cell.start is not None
     config = pretrain_config(cell.start, Workspace(tmp_path, tmp_path, tmp_path))
@@ -139,13 +139,13 @@ def test_changed_recipes_can_be_judged_and_have_their_steps(cell: Evaluation, tm
     assert config.patience >= config.max_epochs, "nothing but the steps ends it"
 
 
-def test_networks_as_they_start_are_trained_for_no_epoch(workspace: Workspace) -> None:
+def test_initial_networks_are_trained_for_zero_epochs(workspace: Workspace) -> None:
     found = compute(untrained("synthetic", 3), workspace)
     assert found["result"]["steps"] == 0
     assert untrained("chapman", 3).config["encoder"] == {"name": "resnet"}
 
 
-def test_every_table_is_full(reported: Path) -> None:
+def test_every_table_is_complete(reported: Path) -> None:
     found = sections(reported)
     assert list(found) == ["The recommended encoder", "Few labels", "Transfer", "Ablation", "Growth"]
     for title, text in found.items():
@@ -156,7 +156,7 @@ def test_every_table_is_full(reported: Path) -> None:
         assert "All " in text, "nothing is missing for one seed"
 
 
-def test_parameters_and_time_stand_beside(reported: Path) -> None:
+def test_tables_have_parameters_and_time(reported: Path) -> None:
     """By hand: of the residual network's 209,720, 192 x 128 are in its last layer, which takes 480 of all blocks.
 
     The paper's network as ``tests/encoders`` counts it. Random weights take no time.
@@ -169,7 +169,7 @@ def test_parameters_and_time_stand_beside(reported: Path) -> None:
     assert told["the paper's network, trained with the labels"] == ["45,252", "4 min |"]
 
 
-def test_the_papers_best_stands_beside(reported: Path) -> None:
+def test_tables_have_the_best_result_of_the_paper(reported: Path) -> None:
     """Tables 1 and 2 of the paper by hand: CMSC .896 and .715; the best of the six transfers to each dataset."""
     best = re.findall(
         r"\| (\w[\w ]+): the paper's best[^|]*\| ([\d.]+)", (reported / "report" / "beyond.md").read_text()
@@ -182,7 +182,7 @@ def test_the_papers_best_stands_beside(reported: Path) -> None:
     ]
 
 
-def test_few_labels_are_drawn_and_in_order(reported: Path) -> None:
+def test_few_labels_have_figures_and_ordered_rows(reported: Path) -> None:
     names = {path.name for path in (reported / "report" / "images").iterdir()}
     assert {f"figure-few-labels-{dataset}.svg" for dataset in ("chapman", "physionet2020")} <= names
     row = next(line for line in sections(reported)["Few labels"].splitlines() if line.startswith("| Chapman: rec"))
@@ -191,7 +191,7 @@ def test_few_labels_are_drawn_and_in_order(reported: Path) -> None:
     assert values[0] < values[-1]
 
 
-def test_runs_are_told_apart(reported: Path) -> None:
+def test_runs_have_distinct_descriptions(reported: Path) -> None:
     """Each is named by what it does otherwise, and another last layer is no further run."""
     text = (reported / "report" / "runs.md").read_text().split("## Pre-trainings")[1]
     lines = [line.split(" | ") for line in text.splitlines() if line.startswith("| CMSMLC") and "recommended" in line]
@@ -201,7 +201,7 @@ def test_runs_are_told_apart(reported: Path) -> None:
     assert all(part in names for part in ("patients 0.1", "width 48", "precision 32-true", "no off_diagonals"))
 
 
-def test_growth_is_drawn_by_what_grows(reported: Path) -> None:
+def test_scaling_has_figures(reported: Path) -> None:
     """Patients as the paper's table 4 counts them: a tenth, three tenths and all of 4,402."""
     pictures = {name: reported / "report" / "images" / f"figure-growth-{name}.svg" for name in ("width", "patients")}
     texts = {name: path.read_text() for name, path in pictures.items()}
@@ -210,7 +210,7 @@ def test_growth_is_drawn_by_what_grows(reported: Path) -> None:
     assert all("<!-- validation AUC -->" in text for text in texts.values())
 
 
-def test_growth_is_fitted_over_the_logarithm_of_patients(reported: Path) -> None:
+def test_scaling_is_fitted_over_the_logarithm_of_patients(reported: Path) -> None:
     """numpy's least squares on the values of the cells themselves."""
     results = Results(reported / "results")
     places = {"10 % of the patients": 0.1, "30 % of the patients": 0.3, "as recommended": 1.0}
@@ -235,7 +235,7 @@ def test_growth_is_fitted_over_the_logarithm_of_patients(reported: Path) -> None
     assert float(stated[5]) == pytest.approx(last_slope, abs=6e-4)
 
 
-def test_growth_by_width_is_half_of_what_two_doublings_bring(reported: Path) -> None:
+def test_the_gain_of_a_doubling_is_half_of_that_of_two(reported: Path) -> None:
     """In closed form: the middle of three evenly spaced points does not turn a straight line."""
     results = Results(reported / "results")
     narrow, wide = (results.get(grown(name, 0)) for name in ("width 12", "width 48"))
@@ -267,7 +267,7 @@ def test_growth_by_width_is_half_of_what_two_doublings_bring(reported: Path) -> 
         (None, (0.6, 0.8, 0.8, 0.8, 0.8, 0.95), "–"),
     ],
 )
-def test_labels_that_training_from_scratch_needs(
+def test_labels_needed_by_training_from_scratch(
     aim: float | None, scratch: tuple[float | None, ...], needed: str
 ) -> None:
     def mean(value: float | None) -> Mean | None:

@@ -35,7 +35,7 @@ def test_a_description_is_read_back() -> None:
                 assert parse_cell(part.describe()).key == part.key
 
 
-def test_work_is_counted_in_the_papers_frames() -> None:
+def test_the_workload_is_in_frames_of_the_paper() -> None:
     """By hand, from its tables 3 and 4."""
     assert work(CMSC) == pytest.approx(EPOCHS * 2 * 25_543 / 1000)
     assert work(changed(CMSC, dataset="physionet2020")) == pytest.approx(EPOCHS * 2 * 24_080 / 1000)
@@ -50,7 +50,7 @@ def test_work_is_counted_in_the_papers_frames() -> None:
     assert work(tuned(protocol="linear")) == pytest.approx(4.584)
 
 
-def test_the_most_similar_cells_decide_what_a_cell_costs() -> None:
+def test_the_most_similar_cells_determine_the_cost() -> None:
     costs = Costs()
     assert costs.estimate(CMSC).seconds == pytest.approx(work(CMSC) * DEFAULT_RATES["pretraining"])
     costs.learn(changed(CMSC, method="cmlc", dataset="physionet2020"), 4_000.0)
@@ -64,7 +64,7 @@ def test_the_most_similar_cells_decide_what_a_cell_costs() -> None:
     assert costs.estimate(changed(CMSC, max_epochs=2 * EPOCHS, leads=12)).seconds == pytest.approx(1_500 * 2 * 3)
 
 
-def test_a_search_tells_nothing_of_other_cells() -> None:
+def test_trials_of_the_search_do_not_affect_other_costs() -> None:
     costs = Costs()
     trial = next(search([0]))
     assert isinstance(trial, Evaluation)
@@ -74,7 +74,7 @@ def test_a_search_tells_nothing_of_other_cells() -> None:
     assert costs.estimate(changed(CMSC, dataset="physionet2020")).basis == "default"
 
 
-def test_a_store_with_all_leads_is_all_that_12_leads_need(tmp_path: Path) -> None:
+def test_12_leads_need_a_store_with_all_leads(tmp_path: Path) -> None:
     twelve = changed(CMSC, dataset="synthetic", leads=12)
     for leads in (4, 12):
         folder = tmp_path / str(leads)
@@ -83,7 +83,7 @@ def test_a_store_with_all_leads_is_all_that_12_leads_need(tmp_path: Path) -> Non
     assert found == [[FULL_DOWNLOADS], [], ["store of synthetic", FULL_DOWNLOADS]]
 
 
-def test_single_lead_datasets_never_need_12(tmp_path: Path) -> None:
+def test_single_lead_datasets_do_not_need_12_leads(tmp_path: Path) -> None:
     (tmp_path / "cardiology").mkdir()
     assert tuned(leads=12).missing_inputs(Workspace(tmp_path, tmp_path, tmp_path)) == []
 

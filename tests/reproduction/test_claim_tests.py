@@ -65,7 +65,7 @@ def test_pairs(first: Any, second: Any, verdict: str, p: float | None) -> None:
     assert (found.verdict, found.p) == (verdict, p)
 
 
-def test_what_was_measured_is_told() -> None:
+def test_the_outcome_has_the_measured_differences() -> None:
     found = evaluate_pairs(known(above={(A, D): (0.1, 0.001)}), "frame", PAIRS)
     assert found.measured == "CMSC − SimCLR, Chapman: +0.100 (+0.090 to +0.110) (1 of 2 comparisons)"
     many = [Pair(A, D), Pair(B, D), Pair(C, D), Pair(A, B)]
@@ -101,7 +101,7 @@ def test_what_was_measured_is_told() -> None:
         ),
     ],
 )
-def test_labels_tell_two_sides_apart(pair: Pair, label: str) -> None:
+def test_labels_of_pairs_name_the_difference(pair: Pair, label: str) -> None:
     assert pair.label == label
 
 
@@ -117,7 +117,7 @@ VALUES = {A: 0.9, B: 0.7, C: 0.8, D: 0.75}
         (MethodComparison((D,), (D,)), False),  # a tie is no win
     ],
 )
-def test_contests(comparison: MethodComparison, won: bool) -> None:
+def test_comparisons_are_won_or_lost(comparison: MethodComparison, won: bool) -> None:
     found = evaluate_win_count(known(aucs=VALUES), "frame", [comparison], chance=0.5, stated=1)
     assert found.measured == f"in {int(won)} of 1 experiment"
 
@@ -145,7 +145,7 @@ def test_counts(wins: int, trials: int, chance: float, stated: int | None, verdi
     ("p_above", "verdict"),
     [(0.999, "does not hold"), (0.99, "undecided"), (float("nan"), "undecided"), (None, "undecided")],
 )
-def test_always_is_refuted_by_one_sure_loss(p_above: float | None, verdict: str) -> None:
+def test_one_significant_loss_refutes_a_claim_about_all(p_above: float | None, verdict: str) -> None:
     """Of six: its p-value times six is to be below 0.05."""
     comparisons = [MethodComparison((A,), (D,))] * 5 + [MethodComparison((D, B), (C, A))]
     above = {} if p_above is None else {(D, A): (-0.15, p_above)}
@@ -183,7 +183,7 @@ class Asked(Known):
         return Effect(0.1, 0.0, 0.2, 0.02)
 
 
-def test_claims_ask_for_experiments_that_exist() -> None:
+def test_claims_use_experiments_that_exist() -> None:
     """Of the paper's grid, or of ours: a slip in a condition would make a claim wait for ever."""
     asked = Asked()
     for claim_test in all_claim_tests():
@@ -226,7 +226,7 @@ def test_the_papers_own_tables_give_the_counts_that_are_known_of_them() -> None:
         ("Distances within a patient", "the intra-patient distances are lower than those found in SimCLR"),
     ],
 )
-def test_claims_of_our_own_wording_stand_where_they_say(start: str, printed: str) -> None:
+def test_reworded_claims_have_their_location_in_the_paper(start: str, printed: str) -> None:
     """The others come from the paper's numbers, which have a test of their own."""
     path = Path(os.environ.get("CLOCS_PAPER", ROOT.parent / "shared" / "paper" / "clocs.tex"))
     if not path.exists():

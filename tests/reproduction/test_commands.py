@@ -64,7 +64,7 @@ def command(
     return run
 
 
-def test_a_run_tells_how_far_it_is_and_what_it_left_out(command: Command) -> None:
+def test_a_run_prints_progress_and_skipped_cells(command: Command) -> None:
     out, err = command("run", "tiny", "--json")
     found = json.loads(out)["experiments"]["tiny"]
     assert (found["title"], found["cells"], found["done"], found["to_do"]) == ("Small cells", 5, 4, 1)
@@ -107,17 +107,17 @@ def test_the_status_as_a_table(command: Command) -> None:
     assert rows["together"].split()[1:4] == ["0", "45", "4"]
 
 
-def test_methods_and_datasets_choose(command: Command) -> None:
+def test_methods_and_datasets_filter_cells(command: Command) -> None:
     out, _ = command("status", "--json", "table1", "--methods", "cmsc,random", "--datasets", "chapman")
     assert json.loads(out)["experiments"]["table1"]["cells"] == 3
 
 
-def test_a_choice_that_leaves_nothing_is_told(command: Command) -> None:
+def test_a_filter_without_cells_is_rejected(command: Command) -> None:
     _, err = command("run", "figure4", "--datasets", "chapman", code=1)
     assert "figure4: no cell has these methods and datasets" in err
 
 
-def test_a_folder_without_stores_is_told(command: Command, stores: Path) -> None:
+def test_a_folder_without_stores_is_rejected(command: Command, stores: Path) -> None:
     (stores / "synthetic").rename(stores / "elsewhere")
     try:
         assert "has no store of chapman, synthetic: pass their folder by --stores" in command("run", "tiny", code=1)[1]
@@ -125,7 +125,7 @@ def test_a_folder_without_stores_is_told(command: Command, stores: Path) -> None
         (stores / "elsewhere").rename(stores / "synthetic")
 
 
-def test_a_cell_that_fails_is_told_and_so_is_the_exit_code(command: Command) -> None:
+def test_a_failed_cell_is_printed_and_sets_the_exit_code(command: Command) -> None:
     out, err = command("run", "wrong", "--json", code=1)
     assert json.loads(out)["experiments"]["wrong"]["done"] == 0
     assert re.search(r"failed: cmsc-synthetic-\S+: .*temperature", err)
@@ -150,7 +150,7 @@ CELL = Evaluation(protocol="linear", start=Pretraining(method="cmsc", dataset="c
 PAGES = {"index", "tables", "beyond", "encoders", "claims", "figures", "ours", "search", "runs", "missing"}
 
 
-def test_report_and_pages_are_made(command: Command, tmp_path: Path) -> None:
+def test_report_and_pages_are_written(command: Command, tmp_path: Path) -> None:
     write_results(tmp_path / "results", [CELL])
     page = tmp_path / "README.md"
     page.write_text("before <!-- results:auc-cmsc --><!-- /results --> after\n")
@@ -162,6 +162,6 @@ def test_report_and_pages_are_made(command: Command, tmp_path: Path) -> None:
     assert text.endswith("<!-- /results --> after\n")
 
 
-def test_a_folder_without_results_is_refused(command: Command, tmp_path: Path) -> None:
+def test_a_folder_without_results_is_rejected(command: Command, tmp_path: Path) -> None:
     assert "has no cells.jsonl" in command("report", "--results", tmp_path, "--out", "out", code=1)[1]
     assert not (tmp_path / "out").exists()

@@ -167,7 +167,7 @@ def recounted() -> dict[str, list[list[float]]]:
 
 
 @pytest.mark.parametrize("claim", paper().claims, ids=lambda claim: claim.id)
-def test_a_claims_numbers_are_those_of_the_tables(claim: Claim) -> None:
+def test_numbers_of_claims_are_those_of_the_tables(claim: Claim) -> None:
     count_text = recounted().get(claim.id, [[]] * len(claim.numbers))
     assert len(count_text) == len(claim.numbers)
     for number, expected in zip(claim.numbers, count_text, strict=True):
@@ -181,7 +181,7 @@ def test_a_claims_numbers_are_those_of_the_tables(claim: Claim) -> None:
         assert list(number.found) == expected, number.what
 
 
-def test_the_paper_contradicts_itself_where_it_was_seen_to() -> None:
+def test_contradictions_of_the_paper_are_known() -> None:
     assert {claim.id for claim in paper().claims if claim.holds is False} == CONTRADICTED
     untold = {claim.id for claim in paper().claims if claim.holds is None}
     assert untold == {
@@ -196,7 +196,7 @@ def test_the_paper_contradicts_itself_where_it_was_seen_to() -> None:
     assert len({claim.id for claim in paper().claims}) == len(paper().claims)
 
 
-def test_in_test_auc_fewer_labels_do_what_the_note_says() -> None:
+def test_the_note_on_fewer_labels_is_correct() -> None:
     """Figure 4 is of validation AUC: CMSC with a quarter of the labels, random weights with all."""
     won = {}
     for leads in (4, 12):
@@ -209,7 +209,7 @@ def test_in_test_auc_fewer_labels_do_what_the_note_says() -> None:
     assert won == {(4, "cardiology"): 0, (4, "physionet2017"): 0, (12, "cardiology"): 0, (12, "physionet2017"): 4}
 
 
-def test_a_claim_holds_to_rounding_or_from_a_bound() -> None:
+def test_claims_hold_within_rounding_or_above_a_bound() -> None:
     def stated(found: tuple[float, ...], **more: object) -> bool | None:
         return StatedNumber.model_validate({"what": "", "printed": "", "value": 15.8, "found": found, **more}).holds
 

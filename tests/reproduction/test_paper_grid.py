@@ -15,7 +15,7 @@ from tests.reproduction.paper_grid import GridSize, conditions, grid_size, pretr
 from tests.reproduction.paper_tables import DATASET_NAMES, METHOD_NAMES
 
 
-def test_the_names_are_the_packages() -> None:
+def test_names_exist_in_the_package() -> None:
     assert {result.method for result in results()} == set(METHOD_NAMES) <= {*METHODS.names(), "random"}
     assert {result.evaluation for result in results()} == set(DATASET_NAMES) <= set(DATASETS.names())
     used = {name for pretraining in pretrainings() for name in pretraining.augmentations or ()}
@@ -25,7 +25,7 @@ def test_the_names_are_the_packages() -> None:
     assert tasks["chapman"] == ("scaling", "flip_amplitude", "flip_time")
 
 
-def test_the_size_of_the_grid_is_what_its_design_makes() -> None:
+def test_the_size_of_the_grid_follows_from_its_design() -> None:
     """By multiplication: methods, datasets, E, F, decays; figure 3 adds 2 methods with 9 ways to augment."""
     four, datasets, widths, fractions, decays, transfers = 4, 2, 4, 4, 3, 6
     pretrained = four * datasets * widths
@@ -48,7 +48,7 @@ def test_the_size_of_the_grid_is_what_its_design_makes() -> None:
     assert grid_size().total == 5 * grid_size(seeds=1).total == 6790
 
 
-def test_figures_show_what_tables_have_but_for_the_third() -> None:
+def test_all_figures_but_the_third_show_table_results() -> None:
     tables = set(conditions(figures=False))
     shown = {f.number: {c for panel in f.panels for c in panel.conditions()} for f in paper().figures}
     assert {number: len(found) for number, found in shown.items() if found} == {3: 18, 5: 35}

@@ -132,7 +132,7 @@ def test_every_number_of_the_other_tables_is_in_the_file(source: list[str], numb
     assert values == printed
 
 
-def test_every_result_stands_where_it_says(source: list[str]) -> None:
+def test_every_result_has_its_line_in_the_source(source: list[str]) -> None:
     spans = floats(source, "table")
     for result in paper().results:
         first, last, _ = spans[result.table - 1]
@@ -217,7 +217,7 @@ def test_a_cell_of_a_table_is_there_once() -> None:
     assert set(places.values()) == {1}
 
 
-def test_what_is_bold_is_the_best_of_the_self_supervised() -> None:
+def test_bold_results_are_the_best_self_supervised_ones() -> None:
     bold_not_best, best_not_bold = set(), set()
     for place, column in columns(r.number for r in paper().tables).items():
         rivals = [result for result in column if result.method in SELF_SUPERVISED]
@@ -231,7 +231,7 @@ def test_what_is_bold_is_the_best_of_the_self_supervised() -> None:
     assert not results(method="supervised", bold=True)
 
 
-def test_what_is_printed_again_is_the_same() -> None:
+def test_repeated_results_are_equal() -> None:
     found = [results_of(condition) for condition in conditions(figures=False)]
     assert sum(map(len, found)) == 1428
     for same in found:
@@ -251,14 +251,14 @@ def test_the_parts_of_a_dataset_add_up_to_what_the_package_finds() -> None:
             assert count.value == same.value
 
 
-def test_the_layers_make_the_inputs_of_the_fourth() -> None:
+def test_layer_sizes_are_consistent() -> None:
     width = told("all", "frame_samples")
     for layer in ("layer 1", "layer 2", "layer 3"):
         width = ((width - told(layer, "kernel_size")) // told("encoder", "stride") + 1) // told(layer, "max_pool")
     assert width * told("layer 3", "channels_out") == told("layer 4", "inputs")
 
 
-def test_unknown_fields_and_tables_are_refused() -> None:
+def test_unknown_fields_and_tables_are_rejected() -> None:
     with pytest.raises(ConfigError, match=r"datset: no field of a Result; it has protocol, method"):
         results(datset="chapman")
     with pytest.raises(ConfigError, match="no field of a Setting"):
@@ -267,7 +267,7 @@ def test_unknown_fields_and_tables_are_refused() -> None:
         paper_numbers(25)
 
 
-def test_a_result_that_differs_from_what_is_printed_is_refused() -> None:
+def test_a_result_that_differs_from_its_printed_text_is_rejected() -> None:
     good = results(table=1)[0].model_dump()
     Result.model_validate(good)
     for wrong in (

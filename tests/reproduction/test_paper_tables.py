@@ -75,7 +75,7 @@ def test_cells_are_shared_with_our_tables() -> None:
     }
 
 
-def test_what_a_condition_changes_and_what_it_leaves() -> None:
+def test_conditions_change_only_what_differs_from_the_ready_config() -> None:
     assert {start.options.get("decay") for start in starts("paper-table-23")} == {0.5, None, 0.99}
     augmented = starts("paper-figure-3")
     assert [start.method for start in augmented if not start.options] == ["simclr"]
@@ -108,13 +108,13 @@ def test_random_weights_of_any_size_are_those_of_the_seed(workspace: Workspace) 
     assert (start.max_epochs, start.embedding_dim, start.seed) == (0, 32, 3)
 
 
-def test_a_name_that_does_not_exist_is_refused() -> None:
+def test_an_unknown_name_is_rejected() -> None:
     with pytest.raises(ConfigError, match=r"paper-table-1 to -24 .* Did you mean 'paper-table-2"):
         find_experiment("paper-tabel-2")
 
 
 @pytest.mark.parametrize(("name", "many"), [("figure5", 7), ("recommended", 6)])
-def test_random_weights_are_chosen_by_that_name_alone(name: str, many: int) -> None:
+def test_random_weights_are_filtered_by_name(name: str, many: int) -> None:
     """Seven settings of figure 5; on two datasets a linear one, of its own network with two embeddings, and ours."""
     every = list(EXPERIMENTS[name].cells(range(1)))
     random = [
@@ -126,7 +126,7 @@ def test_random_weights_are_chosen_by_that_name_alone(name: str, many: int) -> N
     assert not any(cell in random for cell in every if cell_filter("cmsc,cmsmlc", "")(cell))
 
 
-def test_a_choice_of_what_does_not_exist_is_refused() -> None:
+def test_an_unknown_filter_is_rejected() -> None:
     with pytest.raises(ConfigError, match=r"^methods: unknown bar, foo\. Known: random, .*cmsmlc"):
         cell_filter("foo, cmsc, bar", "chapman")
     with pytest.raises(ConfigError, match=r"^datasets: unknown chapmann\. Known: chapman, "):

@@ -57,14 +57,14 @@ def test_every_number_of_tables_1_and_2_is_there(complete: Path) -> None:
             )
 
 
-def test_bold_is_the_best_of_ours_and_what_the_paper_prints_so(complete: Path, sparse: Path) -> None:
+def test_the_best_results_are_bold(complete: Path, sparse: Path) -> None:
     chapman = rows(page(complete, "tables"))[:7]
     assert [row[0] for row in chapman if row[1].startswith("**")] == ["CMSC"]
     assert [row[0] for row in chapman if row[2].startswith("**")] == ["CMSC"]
     assert not any(row[2].startswith("**") for row in rows(page(sparse, "tables")))  # the others are missing
 
 
-def test_results_of_the_appendix_stand_in_its_table(complete: Path) -> None:
+def test_results_of_the_appendix_are_in_its_table(complete: Path) -> None:
     """By hand: figure 5 has 35 results, 3 of which (E = 128, F = 0.25, but CMSC and random) are in figure 4 too."""
     found = rows(page(complete, "tables").split("## The appendix")[1])
     assert {row[0] for row in found} == {"15a", "16a", "16b", "16c", "16d", "17a", "17d", "18a"}
@@ -73,7 +73,7 @@ def test_results_of_the_appendix_stand_in_its_table(complete: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "cells"), [("table1", 26), ("table2", 60)])
-def test_what_is_missing_is_counted(sparse: Path, name: str, cells: int) -> None:
+def test_missing_cells_are_counted(sparse: Path, name: str, cells: int) -> None:
     """By hand: 2 x (1 random + 6 x 2); 4 random + 42 evaluations + 14 pre-trainings. Seconds: the factory's."""
     done = {"table1": 3, "table2": 1}[name]
     (found,) = re.findall(rf"Missing: (\d+) of {cells} cells", page(sparse, "tables"))
@@ -84,7 +84,7 @@ def test_what_is_missing_is_counted(sparse: Path, name: str, cells: int) -> None
     assert "publishers' full downloads" in page(sparse, "missing")
 
 
-def test_claims_of_a_well_behaved_world_hold(complete: Path) -> None:
+def test_claims_hold_for_results_that_agree_with_the_paper(complete: Path) -> None:
     found = {row[0].split(" (section")[0]: row for row in rows(page(complete, "claims"))}
     for claim in (
         "CMSC is above SimCLR on Chapman.",
@@ -101,7 +101,7 @@ def test_claims_of_a_well_behaved_world_hold(complete: Path) -> None:
     assert found["CLOCS is above SimCLR in 21 of 24 experiments at E = 128."][2].startswith("not enough results yet")
 
 
-def test_claims_about_table_1_are_judged_by_length(tmp_path: Path) -> None:
+def test_claims_about_table_1_are_tested_by_length_of_pretraining(tmp_path: Path) -> None:
     """CMSC is above SimCLR after 100 epochs and below it after 25."""
 
     def strength(cell: Evaluation) -> float:
@@ -116,7 +116,7 @@ def test_claims_about_table_1_are_judged_by_length(tmp_path: Path) -> None:
     assert verdicts == ["does not hold", "holds"]
 
 
-def test_claims_of_the_world_turned_round_do_not(tmp_path: Path) -> None:
+def test_claims_do_not_hold_for_reversed_results(tmp_path: Path) -> None:
     table1 = [cell for cell in EXPERIMENTS["table1"].cells(range(1)) if cell.dataset == "chapman"]
     results = write_results(tmp_path / "results", table1, lambda cell: 2.0 - usual_strength(cell))
     make_report(results, tmp_path / "report")
@@ -129,7 +129,7 @@ def test_claims_of_the_world_turned_round_do_not(tmp_path: Path) -> None:
     assert order[1].startswith("−")
 
 
-def test_the_released_loss_and_leaks_are_held_against_their_like(complete: Path) -> None:
+def test_the_released_loss_and_leaks_are_compared_with_their_baselines(complete: Path) -> None:
     text = page(complete, "ours")
     loss, everything, weights = rows(text)[:4], rows(text)[4:8], rows(text)[8:16]
     authors, leaking, longer = rows(text)[16:20], rows(text)[20:22], rows(text)[22:]
@@ -159,7 +159,7 @@ def test_the_released_loss_and_leaks_are_held_against_their_like(complete: Path)
     assert longer[6][2].split(" ")[0] == f"{told.auc('frame')['value']:.3f}"
 
 
-def test_the_released_loss_is_judged_as_the_papers_is(complete: Path) -> None:
+def test_the_released_loss_is_evaluated_like_the_papers(complete: Path) -> None:
     """Preset ``released`` also evaluates otherwise: what the loss alone does must not be read from it."""
     changes = {"pairs": "last", "off_diagonals": "one_triangle"}
     start = Pretraining(method="cmlc", dataset="chapman", options=changes)
@@ -173,7 +173,7 @@ def test_a_run_that_leaks_is_marked_and_not_counted(complete: Path) -> None:
     assert [(row[0].split(" ")[0], row[1]) for row in runs] == [("CMSC", "PhysioNet 2020")]
 
 
-def test_how_methods_learned_is_told(complete: Path) -> None:
+def test_learning_curves_are_reported(complete: Path) -> None:
     """By the factory: losses between 3 and 1.5, ranks from 60 to 12; BYOL's loss rises."""
     text = page(complete, "runs").split("## How the methods learned")[1].split("## Pre-trainings")[0]
     found = {row[0]: row[1:4] for row in rows(text)}
@@ -187,7 +187,7 @@ def test_how_methods_learned_is_told(complete: Path) -> None:
     assert cmsc[4].startswith(f"{judged.auc('frame')['value']:.3f} (")
 
 
-def test_limits_are_stated(complete: Path, sparse: Path) -> None:
+def test_limitations_are_stated(complete: Path, sparse: Path) -> None:
     text = page(sparse, "index")
     assert f"at most {EPOCHS} epochs" in text
     assert "Of 1 run, 1 still improved when the cap ended them (CMSC on Chapman)" in text
@@ -202,7 +202,7 @@ def test_limits_are_stated(complete: Path, sparse: Path) -> None:
     assert {row[7] for row in pretrainings if row[0] == "CMSC"} == {"yes"}
 
 
-def test_seeds_of_the_one_encoder_are_of_one_experiment_whatever_their_precision(tmp_path: Path) -> None:
+def test_seeds_of_the_recommended_encoder_may_have_different_precision(tmp_path: Path) -> None:
     kind = COMPARED["recommended encoder, linear"]
     write_results(tmp_path, [kind("chapman", seed) for seed in (0, 1)])
     assert any(
@@ -219,7 +219,7 @@ def test_trials_of_a_search_are_in_no_table(complete: Path) -> None:
 # --- figures
 
 
-def test_figures_are_drawn_from_what_there_is(complete: Path, sparse: Path) -> None:
+def test_figures_are_drawn_from_available_results(complete: Path, sparse: Path) -> None:
     made = {path.stem for path in (complete / "report" / "images").iterdir()}
     assert made == FIGURES | {LEARNING}
     text = page(complete, "figures")
@@ -229,7 +229,7 @@ def test_figures_are_drawn_from_what_there_is(complete: Path, sparse: Path) -> N
     assert [path.stem for path in (sparse / "report" / "images").iterdir()] == [LEARNING]
 
 
-def test_a_figure_that_is_no_more_is_swept_out(sparse: Path, tmp_path: Path) -> None:
+def test_a_stale_figure_is_deleted(sparse: Path, tmp_path: Path) -> None:
     old, other = tmp_path / "images" / "figure-3-cmsc.svg", tmp_path / "images" / "mine.svg"
     old.parent.mkdir()
     old.write_text("<svg/>")

@@ -14,7 +14,7 @@ from reproduction.report.marked_blocks import BLOCKS, fill
 from reproduction.report.results import Results
 
 
-def test_blocks_are_filled_and_the_rest_is_untouched(complete: Path) -> None:
+def test_blocks_are_filled_and_the_rest_is_unchanged(complete: Path) -> None:
     estimates = Estimates(Results(complete / "results"))
     table = "<!-- results:table1 -->\nold\n<!-- /results -->"
     found = fill(f"# Title\n\n{table}\n\nBy <!-- results:cmsc-above-simclr -->9<!-- /results -->.\n", estimates)
@@ -26,13 +26,13 @@ def test_blocks_are_filled_and_the_rest_is_untouched(complete: Path) -> None:
 
 
 @pytest.mark.parametrize("name", list(BLOCKS))
-def test_every_block_can_be_made(complete: Path, sparse: Path, name: str) -> None:
+def test_every_block_can_be_filled(complete: Path, sparse: Path, name: str) -> None:
     made = [BLOCKS[name](Estimates(Results(folder / "results"))) for folder in (complete, sparse)]
     assert all(made)
     assert not any(text.endswith("\n") for text in made)
 
 
-def test_a_wrong_mark_is_told(sparse: Path) -> None:
+def test_an_invalid_mark_is_rejected(sparse: Path) -> None:
     estimates = Estimates(Results(sparse / "results"))
     with pytest.raises(ConfigError, match=r"README.md: no block 'tabel1'.*Did you mean 'table1'"):
         fill("<!-- results:tabel1 --><!-- /results -->", estimates, "README.md")
@@ -41,6 +41,6 @@ def test_a_wrong_mark_is_told(sparse: Path) -> None:
             fill(text, estimates)
 
 
-def test_a_page_that_is_not_there_is_told(sparse: Path, tmp_path: Path) -> None:
+def test_a_missing_page_is_rejected(sparse: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.md cannot be read"):
         make_report(sparse / "results", tmp_path, [tmp_path / "none.md"])

@@ -46,7 +46,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_report_is_what_the_results_make(made: Path) -> None:
+def test_the_committed_report_is_up_to_date(made: Path) -> None:
     new, old = (
         {path.relative_to(folder): path for path in folder.rglob("*.*")} for folder in (made / "docs/results", REPORT)
     )
@@ -61,7 +61,7 @@ def test_the_report_is_what_the_results_make(made: Path) -> None:
 
 
 @pytest.mark.parametrize("page", [path.relative_to(ROOT).as_posix() for path in marked_pages()])
-def test_a_marked_page_has_the_numbers_of_the_results(made: Path, page: str) -> None:
+def test_marked_blocks_are_up_to_date(made: Path, page: str) -> None:
     assert (made / page).read_bytes() == (ROOT / page).read_bytes(), f"{page} is not what results/ make: 'make report'"
 
 
@@ -70,7 +70,7 @@ def test_one_command_fills_all_marked_pages() -> None:
     assert {ROOT / name for name in line.split()} == set(marked_pages())
 
 
-def test_shipped_encoders_were_judged_as_they_are_shipped() -> None:
+def test_shipped_encoders_have_the_weights_that_were_evaluated() -> None:
     judged = {
         (found.cell.shipped, found.row["origin"]["weights"])
         for found in Results(RESULTS).finished
@@ -83,7 +83,7 @@ def test_shipped_encoders_were_judged_as_they_are_shipped() -> None:
     assert judged == shipped, "an encoder was changed: delete its rows and run 'python -m reproduction run in-use'"
 
 
-def test_results_are_few_and_small() -> None:
+def test_results_are_small() -> None:
     files = [path for path in RESULTS.rglob("*") if path.is_file()]
     assert len(files) < 50
     assert sum(path.stat().st_size for path in files) < 10_000_000

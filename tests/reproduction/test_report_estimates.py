@@ -72,14 +72,14 @@ def test_a_difference_is_over_the_seeds_of_both_sides(folder: Path) -> None:
         assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=1e-6)
 
 
-def test_what_is_compared_is_compared_over_the_same_seeds(folder: Path) -> None:
+def test_comparisons_use_common_seeds(folder: Path) -> None:
     runs = Estimates(Results(folder)).runs(CMSC)
     one = {seed: run for seed, run in runs.items() if seed == 0}
     assert restrict_to_common_seeds({"all": runs, "one": one, "none": {}}) == {"all": one, "one": one, "none": {}}
     assert restrict_to_common_seeds({"all": runs, "none": {}})["all"] == runs != one
 
 
-def test_without_replicates_there_is_a_value_alone(folder: Path) -> None:
+def test_without_replicates_there_is_no_interval(folder: Path) -> None:
     (folder / REPLICATES_TABLE).unlink()
     found = Estimates(Results(folder)).above(CMSC, SIMCLR, "frame")
     mean = Estimates(Results(folder)).auc(CMSC, "frame")
@@ -89,7 +89,7 @@ def test_without_replicates_there_is_a_value_alone(folder: Path) -> None:
     assert [math.isnan(each) for each in (found.low, found.high, found.p_above, mean.low)] == [True] * 4
 
 
-def test_other_patients_are_refused(folder: Path) -> None:
+def test_different_patients_are_rejected(folder: Path) -> None:
     table = (folder / TABLE).read_text()
     old = f'"chapman":{json.dumps(DATA["chapman"])}'.replace(" ", "")
     first = next(line for line in table.splitlines() if '"protocol":"linear"' in line and '"simclr"' in line)

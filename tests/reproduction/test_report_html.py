@@ -45,7 +45,7 @@ def outline(complete: Path) -> Outline:
     return parser
 
 
-def test_the_page_is_whole_and_needs_nothing_else(outline: Outline) -> None:
+def test_the_page_is_complete_and_self_contained(outline: Outline) -> None:
     assert outline.open == []
     assert not {tag for tag, _ in outline.tags} & {"script", "link", "iframe", "object", "base"}
     pictures = [dict(attributes) for tag, attributes in outline.tags if tag == "img"]
@@ -90,7 +90,7 @@ def contrast(first: str, second: str) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-def test_markdown_and_html_say_the_same(complete: Path, outline: Outline) -> None:
+def test_markdown_and_html_have_the_same_text(complete: Path, outline: Outline) -> None:
     """Every number with three decimals, as often."""
     number = re.compile(r"\d\.\d{3}")
     texts = [(complete / "report" / f"{name}.md").read_text(encoding="utf-8") for name in ("index", *PARTS)]

@@ -28,7 +28,7 @@ def test_a_cell_of_the_paper_is_read_back_as_its_condition() -> None:
         assert condition_of(cell_of(each, seed=3)) == each
 
 
-def test_our_experiments_are_conditions_of_the_paper_but_for_what_leaks_and_another_loss() -> None:
+def test_experiments_are_conditions_of_the_paper_except_leaks_and_other_losses() -> None:
     unknown = []
     for name in ("table1", "table2", "figure3", "figure4", "figure5", "released", "leakage"):
         for cell in EXPERIMENTS[name].cells(range(1)):
@@ -59,18 +59,18 @@ def test_our_experiments_are_conditions_of_the_paper_but_for_what_leaks_and_anot
         trial("head"),
     ],
 )
-def test_what_the_paper_does_not_do_is_no_condition(cell: Evaluation) -> None:
+def test_other_experiments_have_no_condition(cell: Evaluation) -> None:
     assert condition_of(cell) is None
 
 
-def test_random_weights_by_either_way_are_one_condition() -> None:
+def test_random_weights_with_and_without_a_start_are_one_condition() -> None:
     start = CMSC.model_copy(update={"max_epochs": 0})
     expected = condition("random", "chapman")
     assert condition_of(LINEAR.model_copy(update={"start": None})) == expected
     assert condition_of(LINEAR.model_copy(update={"start": start})) == expected
 
 
-def test_cells_are_found_by_what_they_are(tmp_path: Path) -> None:
+def test_cells_are_found_by_content(tmp_path: Path) -> None:
     other = LINEAR.model_copy(update={"seed": 1, "start": CMSC.model_copy(update={"seed": 1})})
     results = Results(write_results(tmp_path, [LINEAR, other, trial("head")]))
     found = results.get(LINEAR)
@@ -85,7 +85,7 @@ def test_cells_are_found_by_what_they_are(tmp_path: Path) -> None:
     assert len(results.trained) == 3
 
 
-def test_one_cell_on_two_stores_is_refused(tmp_path: Path) -> None:
+def test_one_cell_on_two_stores_is_rejected(tmp_path: Path) -> None:
     for data in (DATA, {"chapman": ["f" * 64, "0" * 64]}):
         write_cell(tmp_path, CMSC, {"result": {}}, data)
     with pytest.raises(ConfigError, match="the same cell on other data; keep one"):
@@ -101,13 +101,13 @@ def test_one_cell_on_two_stores_is_refused(tmp_path: Path) -> None:
         {"cell": {"kind": "pretraining", "method": "cmsc", "dataset": "chapman"}},
     ],
 )
-def test_a_row_of_another_kind_is_named(tmp_path: Path, row: dict[str, Any]) -> None:
+def test_an_invalid_row_is_rejected(tmp_path: Path, row: dict[str, Any]) -> None:
     CellTable(tmp_path / TABLE).append("wrong-cell", row)
     with pytest.raises(StoreError, match="wrong-cell is not a finished cell"):
         Results(tmp_path)
 
 
-def test_a_folder_without_results_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_results_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"has no cells\.jsonl"):
         Results(tmp_path)
     assert Results(tmp_path, may_be_empty=True).finished == ()

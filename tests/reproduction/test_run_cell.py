@@ -25,7 +25,7 @@ def linear(start: Pretraining | None = CMSC, **values: Any) -> Evaluation:
     return Evaluation(protocol="linear", start=start, dataset="synthetic", preset="recommended", **values)
 
 
-def test_a_grid_is_computed_once_and_looked_up_after(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_grid_is_computed_once(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     cells: list[AnyCell] = [linear(), linear(label_fraction=0.25), linear(None)]
     assert len([cell for task in tasks(cells, workspace, run_cell) for cell in task.cells]) == 4
     assert run_grid(cells, workspace, run_cell).finished == 4
@@ -39,7 +39,7 @@ def test_a_grid_is_computed_once_and_looked_up_after(workspace: Workspace, monke
     assert {path.name for path in workspace.results.iterdir()} == {"cells.jsonl", "replicates.jsonl"}
 
 
-def test_replicates_are_kept_for_intervals(workspace: Workspace) -> None:
+def test_replicates_are_saved(workspace: Workspace) -> None:
     auc = compute(linear(None), workspace)["result"]["test"]["frame"]["auc"]
     row = CellTable(workspace.results / REPLICATES_TABLE).get(workspace.name(linear(None)))
     assert row is not None
@@ -57,7 +57,7 @@ def test_a_deleted_encoder_is_trained_again_for_a_new_evaluation(workspace: Work
     assert [name.split("-")[0] for name, _ in workspace.table.rows()] == ["cmsc", "linear"]
 
 
-def test_principal_components_come_after_a_pretraining_that_is_computed_once(workspace: Workspace) -> None:
+def test_pca_uses_a_pretraining_that_is_computed_once(workspace: Workspace) -> None:
     plain = CMSC.model_copy(update={"config": {"encoder": {"name": "resnet", "width": 8}}})
     refined = plain.model_copy(update={"pca": True})
     assert run_grid([linear(refined), linear(plain)], workspace, run_cell, engine="processes", workers=2).failed == []
@@ -67,7 +67,7 @@ def test_principal_components_come_after_a_pretraining_that_is_computed_once(wor
     assert len(list(workspace.runs.glob("cmsc-*"))) == 1
 
 
-def test_wrong_options_fail_their_cells_alone(workspace: Workspace) -> None:
+def test_invalid_options_affect_only_their_cells(workspace: Workspace) -> None:
     wrong = CMSC.model_copy(update={"options": {"temperature": -1}})
     done = run_grid([linear(wrong), linear(None)], workspace, run_cell)
     assert done.finished == 1
@@ -75,7 +75,7 @@ def test_wrong_options_fail_their_cells_alone(workspace: Workspace) -> None:
     assert "requires cmsc" in done.failed[1]
 
 
-def test_presets_are_what_they_say(workspace: Workspace) -> None:
+def test_presets_have_their_settings(workspace: Workspace) -> None:
     released = pretrain_config(CMSC.model_copy(update={"preset": "released"}), workspace)
     paper = pretrain_config(CMSC.model_copy(update={"preset": "paper"}), workspace)
     assert (released.method["off_diagonals"], released.method["pairs"]) == ("one_triangle", "last")
@@ -96,7 +96,7 @@ def test_tables_have_the_papers_cells() -> None:
     assert len({cell.key for cell in (*one, *two)}) == len(one) + len(two)
 
 
-def test_a_search_never_opens_the_test_part(workspace: Workspace) -> None:
+def test_the_search_does_not_use_the_test_part(workspace: Workspace) -> None:
     assert {cell.part for cell in search(range(2)) if isinstance(cell, Evaluation)} == {"validation"}
     compute(CMSC, workspace)
     found = compute(linear(part="validation"), workspace)["result"]
@@ -104,7 +104,7 @@ def test_a_search_never_opens_the_test_part(workspace: Workspace) -> None:
     assert found["rows"].keys() == {"train", "validation"}
 
 
-def test_what_leaks_is_measured_and_marked(workspace: Workspace) -> None:
+def test_leaks_are_counted_and_marked(workspace: Workspace) -> None:
     apart = CMSC.model_copy(update={"config": {"split": "apart"}})
     compute(apart, workspace)
     with pytest.raises(LeakError):
@@ -113,13 +113,13 @@ def test_what_leaks_is_measured_and_marked(workspace: Workspace) -> None:
     assert found["contract"]["leaks"] > 0
 
 
-def test_names_that_do_not_exist_are_refused() -> None:
+def test_unknown_names_are_rejected() -> None:
     with pytest.raises(ConfigError, match="Did you mean 'table1'"):
         find_experiment("tabel1")
     assert {"table1", "table2", "figure4", "released"} <= set(EXPERIMENTS)
 
 
-def test_distances_and_learning_curves_are_kept(workspace: Workspace) -> None:
+def test_distances_and_learning_curves_are_saved(workspace: Workspace) -> None:
     compute(CMSC, workspace)
     apart = Evaluation(protocol="distances", start=CMSC, dataset="synthetic", preset="recommended", part="validation")
     found = compute(apart, workspace)["result"]["distances"]

@@ -38,7 +38,7 @@ def test_every_measure_is_a_protocol() -> None:
 
 
 @pytest.mark.parametrize("protocol", MEASURES)
-def test_a_measure_is_what_its_command_gives(workspace: Workspace, protocol: str) -> None:
+def test_a_measure_equals_its_command(workspace: Workspace, protocol: str) -> None:
     found = compute(measure(protocol), workspace)["result"]
     store, frames = workspace.store("synthetic"), "segments"
     if protocol == "neighbours":
@@ -54,13 +54,13 @@ def test_a_measure_is_what_its_command_gives(workspace: Workspace, protocol: str
     assert set(found) == {protocol, "notes"}
 
 
-def test_options_of_a_measure_reach_it(workspace: Workspace) -> None:
+def test_options_are_passed_to_a_measure(workspace: Workspace) -> None:
     found = compute(measure("groups", fine=True), workspace)["result"]["groups"]
     cohort = open_cohort(SHIPPED, workspace.store("synthetic"), frames="segments")
     assert found == group_patients(cohort, cluster_selection="leaf").as_dict()
 
 
-def test_results_name_nobody(workspace: Workspace) -> None:
+def test_results_have_no_patient_ids(workspace: Workspace) -> None:
     patients = set(open_store(workspace.store("synthetic")).table(["patient_id"]).column(0).to_pylist())
     for protocol in MEASURES:
         told = json.dumps(compute(measure(protocol), workspace))
@@ -102,7 +102,7 @@ def told(value: float) -> dict[str, float]:
     return {"value": value, "low": value - 0.01, "high": value + 0.01}
 
 
-def test_neighbours_are_ranked_and_what_is_missing_comes_last(tmp_path: Path) -> None:
+def test_neighbours_are_ranked_with_missing_results_last(tmp_path: Path) -> None:
     for encoder, value in ((CMSC_CHAPMAN, 0.5), (SMALL, 0.9)):
         found = {"macro": told(value), "micro": told(value - 0.1), "chance": {"macro": 0.25, "micro": 0.3}}
         body = {"neighbours": {**found, "classes": {}, "patients": 20}}
@@ -118,7 +118,7 @@ def test_neighbours_are_ranked_and_what_is_missing_comes_last(tmp_path: Path) ->
     assert neighbours_text(results, "physionet2020") == "PhysioNet 2020: no results yet."
 
 
-def test_a_group_is_told_by_the_labels_that_are_frequent_in_it(tmp_path: Path) -> None:
+def test_groups_are_described_by_enriched_labels(tmp_path: Path) -> None:
     group = {
         "number": -1,
         "patients": 1200,

@@ -109,7 +109,7 @@ def test_labels_of_a_few_patients(command: Command, store: Path) -> None:
         (("probe", "nowhere", "{store}"), "neither a folder nor an encoder"),
         (("probe", "random", "{store}", "--split", "none"), "no split 'none'"),
         (("probe", "random", "nowhere"), "nowhere"),
-        (("compare", "nowhere", "nowhere"), "holds no evaluation"),
+        (("compare", "nowhere", "nowhere"), "has no finished evaluation"),
     ],
 )
 def test_mistakes_are_messages(arguments: tuple[str, ...], message: str, command: Command, store: Path) -> None:

@@ -76,7 +76,7 @@ def test_scores_of_an_evaluation_are_drawn(
         (("augmentations", "{store}", "--record", "nobody"), "no record 'nobody'"),
         (("curves", "{store}"), "is no run"),
         (("curves", "runs/cmsc-*"), "there is no runs/cmsc-*; runs are folders"),
-        (("scores", "{store}"), "holds no evaluation"),
+        (("scores", "{store}"), "has no finished evaluation"),
     ],
 )
 def test_mistakes_are_messages(

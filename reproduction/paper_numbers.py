@@ -289,7 +289,7 @@ def counts(**where: object) -> tuple[Count, ...]:
 
 
 def settings(**where: object) -> tuple[Setting, ...]:
-    """Return settings by field values, such as ``settings(subject="chapman", name="batch_size")``."""
+    """Return settings by field values, such as ``settings(subject="chapman", name="batch")``."""
     return _matching(Setting, paper().settings, where)
 
 

@@ -198,7 +198,7 @@ def test_runs_have_distinct_descriptions(reported: Path) -> None:
     told = [(line[0], line[1], line[3]) for line in lines]
     assert len(set(told)) == len(told)
     names = " ".join(name for name, _, _ in told)
-    assert all(part in names for part in ("patients 0.1", "width 48", "precision 32-true", "no off_diagonals"))
+    assert all(part in names for part in ("patient_fraction 0.1", "width 48", "precision 32-true", "no off_diagonals"))
 
 
 def test_scaling_has_figures(reported: Path) -> None:

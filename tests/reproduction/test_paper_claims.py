@@ -80,9 +80,9 @@ def shares(part: int) -> list[float]:
 
 
 def classes(dataset: str) -> list[float]:
-    (join_words,) = settings(subject=dataset, name="classes")
-    assert isinstance(join_words.value, tuple)
-    return [len(join_words.value)]
+    (names,) = settings(subject=dataset, name="classes")
+    assert isinstance(names.value, tuple)
+    return [len(names.value)]
 
 
 def stretches(dataset: str) -> list[float]:
@@ -168,9 +168,9 @@ def recounted() -> dict[str, list[list[float]]]:
 
 @pytest.mark.parametrize("claim", paper().claims, ids=lambda claim: claim.id)
 def test_numbers_of_claims_are_those_of_the_tables(claim: Claim) -> None:
-    count_text = recounted().get(claim.id, [[]] * len(claim.numbers))
-    assert len(count_text) == len(claim.numbers)
-    for number, expected in zip(claim.numbers, count_text, strict=True):
+    counted = recounted().get(claim.id, [[]] * len(claim.numbers))
+    assert len(counted) == len(claim.numbers)
+    for number, expected in zip(claim.numbers, counted, strict=True):
         chosen = [[result.value for result in results(**where)] for where in number.where]
         if len(chosen) == 2:
             ((first,), (second,)) = chosen

@@ -254,7 +254,7 @@ def test_the_parts_of_a_dataset_add_up_to_what_the_package_finds() -> None:
 def test_layer_sizes_are_consistent() -> None:
     width = told("all", "frame_samples")
     for layer in ("layer 1", "layer 2", "layer 3"):
-        width = ((width - told(layer, "kernel_size")) // told("encoder", "stride") + 1) // told(layer, "max_pool")
+        width = ((width - told(layer, "kernel")) // told("encoder", "stride") + 1) // told(layer, "max_pool")
     assert width * told("layer 3", "channels_out") == told("layer 4", "inputs")
 
 
@@ -289,4 +289,4 @@ def test_a_well_known_number() -> None:
         4,
         0.5,
     )
-    assert [setting.value for setting in settings(subject="cardiology", name="batch_size")] == [16]
+    assert [setting.value for setting in settings(subject="cardiology", name="batch")] == [16]

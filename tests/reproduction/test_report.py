@@ -78,8 +78,8 @@ def test_missing_cells_are_counted(sparse: Path, name: str, cells: int) -> None:
     done = {"table1": 3, "table2": 1}[name]
     (found,) = re.findall(rf"Missing: (\d+) of {cells} cells", page(sparse, "tables"))
     assert int(found) == cells - done
-    join_words = [row for row in rows(page(sparse, "missing")) if row[0] == f"`{name}`"]
-    assert join_words[0][2] == ("3" if name == "table1" else "0")  # the shared pre-training is counted with the first
+    listed = [row for row in rows(page(sparse, "missing")) if row[0] == f"`{name}`"]
+    assert listed[0][2] == ("3" if name == "table1" else "0")  # the shared pre-training is counted with the first
     assert "6,820" in page(sparse, "missing")  # the grid of paper_grid, with 5 random weights and 25 sets of distances
     assert "publishers' full downloads" in page(sparse, "missing")
 

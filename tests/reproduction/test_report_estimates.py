@@ -69,7 +69,7 @@ def test_a_difference_is_over_the_seeds_of_both_sides(folder: Path) -> None:
         expected = patient_and_seed_effect(Interval(fmean(by_seed), drawn[level].low, drawn[level].high), by_seed)
         assert found is not None
         assert (found.value, found.p_above) == pytest.approx((expected.value, expected.p_above), abs=1e-6)
-        assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=1e-6)
+        assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=1e-5)
 
 
 def test_comparisons_use_common_seeds(folder: Path) -> None:
@@ -96,7 +96,7 @@ def test_different_patients_are_rejected(folder: Path) -> None:
     assert old in first
     (folder / TABLE).write_text(table.replace(first, first.replace(DATA["chapman"][1], "0" * 64)))
     known = Estimates(Results(folder))
-    with pytest.raises(ConfigError, match="tested on different patients"):
+    with pytest.raises(ConfigError, match="tested on different stores or splits"):
         known.above(CMSC, SIMCLR, "frame")
-    with pytest.raises(ConfigError, match="tested on different patients"):
+    with pytest.raises(ConfigError, match="tested on different stores or splits"):
         known.auc(SIMCLR, "frame")

@@ -1,4 +1,4 @@
-"""Made-up cohorts whose true AUC is known."""
+"""Simulated cohorts with a known AUC."""
 
 from __future__ import annotations
 
@@ -22,14 +22,18 @@ def make_cohort(
     shift: float = 1.0,
     shared: float = 0.6,
 ) -> tuple[Bools, Floats, Ints]:
-    """Labels of whole patients, 30 % of each class; scores of variance 1, of which ``shared`` is the patient's own."""
+    """Return labels, scores and patients of rows.
+
+    Each class has 30 % of the patients. Scores have variance 1, of which patients share ``shared``.
+    """
     labels = random.random((patients, classes)) < 0.3
     labels[0], labels[1] = True, False
-    who = np.repeat(np.arange(patients), frames)
-    own = shift * labels + math.sqrt(shared) * random.normal(size=labels.shape)
-    return labels[who], own[who] + math.sqrt(1 - shared) * random.normal(size=(len(who), classes)), who
+    patient = np.repeat(np.arange(patients), frames)
+    means = shift * labels + math.sqrt(shared) * random.normal(size=labels.shape)
+    scores = means[patient] + math.sqrt(1 - shared) * random.normal(size=(len(patient), classes))
+    return labels[patient], scores, patient
 
 
 def true_auc(shift: float) -> float:
-    """Of normal scores with variance 1 and means ``shift`` apart."""
+    """Return the AUC of normal scores with variance 1 and a difference of means of ``shift``."""
     return NormalDist().cdf(shift / math.sqrt(2))

@@ -1,4 +1,4 @@
-"""Intervals: against a literal bootstrap, and against Obuchowski's variance."""
+"""Bootstrap intervals compared with a literal bootstrap and with Obuchowski's variance."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 from clocs.core.seeds import generator
 from clocs.metrics.bootstrap import (
-    MOST_DRAWS,
+    MAX_DRAWS_PER_REPLICATE,
     Interval,
     bootstrap_intervals,
     bootstrap_metrics,
@@ -22,11 +22,11 @@ from tests.metrics.cohorts import Bools, Floats, Ints, make_cohort
 
 
 def literal_draws(patients: Ints, replicates: int, seed: int) -> list[Ints]:
-    """Rows of drawn patients, one patient after the other, with all their rows each time."""
-    random, known = generator(seed, "bootstrap"), np.unique(patients)
+    """Return the rows of drawn patients for each replicate."""
+    random, unique = generator(seed, "bootstrap"), np.unique(patients)
     return [
         np.concatenate(
-            [np.flatnonzero(patients == known[place]) for place in random.integers(0, len(known), len(known))]
+            [np.flatnonzero(patients == unique[index]) for index in random.integers(0, len(unique), len(unique))]
         )
         for _ in range(replicates)
     ]
@@ -37,10 +37,10 @@ def mean_of_classes(score: Any, truth: Bools, scores: Floats) -> float:
 
 
 @pytest.mark.parametrize(("name", "score"), [("auc", roc_auc_score), ("average_precision", average_precision_score)])
-def test_equal_to_a_literal_bootstrap(name: str, score: Any) -> None:
-    """Rows copied, measured by scikit-learn; the spread of the logits around the value's, 1.645 of it for 90 %."""
+def test_intervals_equal_a_literal_bootstrap(name: str, score: Any) -> None:
+    """Rows are copied and measured by scikit-learn. A 90 % interval has 1.645 standard deviations of the logits."""
     truth, scores, patients = make_cohort(np.random.default_rng(0))
-    patients = 1000 - 7 * patients  # numbers without order
+    patients = 1000 - 7 * patients  # ids in another order
     found = bootstrap_intervals(truth, scores, patients, replicates=50, level=0.9, seed=3)
     macro, classes = getattr(found, f"macro_{name}"), getattr(found, name)
     for interval, columns in [(macro, [0, 1]), (classes[0], [0]), (classes[1], [1])]:
@@ -49,13 +49,13 @@ def test_equal_to_a_literal_bootstrap(name: str, score: Any) -> None:
             mean_of_classes(score, truth[rows][:, columns], scores[rows][:, columns])
             for rows in literal_draws(patients, 50, 3)
         ]
-        reach = 1.6448536 * np.std([math.log(one / (1 - one)) for one in drawn], ddof=1)
-        centre = math.log(value / (1 - value))
-        ends = [1 / (1 + math.exp(-(centre + side * reach))) for side in (-1, 1)]
+        margin = 1.6448536 * np.std([math.log(item / (1 - item)) for item in drawn], ddof=1)
+        center = math.log(value / (1 - value))
+        ends = [1 / (1 + math.exp(-(center + side * margin))) for side in (-1, 1)]
         assert [interval.value, interval.low, interval.high] == pytest.approx([value, *ends], abs=1e-7)
 
 
-def test_a_difference_is_equal_to_a_literal_bootstrap_of_runs() -> None:
+def test_a_difference_equals_a_literal_bootstrap_of_runs() -> None:
     random = np.random.default_rng(1)
     truth, scores, patients = make_cohort(random)
     first = [scores + random.normal(size=scores.shape) for _ in range(3)]
@@ -69,43 +69,45 @@ def test_a_difference_is_equal_to_a_literal_bootstrap_of_runs() -> None:
 
     found = paired_difference(truth, first, second, patients, replicates=60, seed=5)
     value, drawn = difference(slice(None)), [difference(rows) for rows in literal_draws(patients, 60, 5)]
-    reach = 1.9599640 * np.std(drawn, ddof=1)
-    assert [found.value, found.low, found.high] == pytest.approx([value, value - reach, value + reach], abs=1e-7)
+    margin = 1.9599640 * np.std(drawn, ddof=1)
+    assert [found.value, found.low, found.high] == pytest.approx([value, value - margin, value + margin], abs=1e-7)
     assert found.at_or_below_zero == np.mean(np.array(drawn) <= 0)
     assert 0 < found.at_or_below_zero < 1
     assert paired_difference(truth, np.stack(first), second, patients, replicates=60, seed=5) == found
 
 
-def test_sides_with_other_rows_of_the_same_patients_are_drawn_together() -> None:
-    """Two frames a patient against one, in another order; drawn literally, rows copied."""
+def test_sides_with_different_rows_use_the_same_draws_of_patients() -> None:
+    """Compare two frames per patient with one frame, in another order."""
     random = np.random.default_rng(11)
     truth, scores, patients = make_cohort(random, frames=2)
     order = random.permutation(40)
     truth_b, patients_b = truth[::2][order], patients[::2][order]
     scores_b = 0.5 * truth_b + random.normal(size=truth_b.shape)
 
-    def difference(known: Ints) -> float:
-        rows, rows_b = (np.concatenate([np.flatnonzero(who == one) for one in known]) for who in (patients, patients_b))
-        ours = mean_of_classes(roc_auc_score, truth[rows], scores[rows])
-        return ours - mean_of_classes(roc_auc_score, truth_b[rows_b], scores_b[rows_b])
+    def difference(drawn: Ints) -> float:
+        rows, rows_b = (
+            np.concatenate([np.flatnonzero(side == patient) for patient in drawn]) for side in (patients, patients_b)
+        )
+        first = mean_of_classes(roc_auc_score, truth[rows], scores[rows])
+        return first - mean_of_classes(roc_auc_score, truth_b[rows_b], scores_b[rows_b])
 
     found = paired_difference(truth, scores, scores_b, patients, other=(truth_b, patients_b), replicates=40, seed=5)
     drawn = [difference(patients[rows[::2]]) for rows in literal_draws(patients, 40, 5)]
-    value, reach = difference(np.arange(40)), 1.9599640 * np.std(drawn, ddof=1)
-    assert [found.value, found.low, found.high] == pytest.approx([value, value - reach, value + reach], abs=1e-7)
+    value, margin = difference(np.arange(40)), 1.9599640 * np.std(drawn, ddof=1)
+    assert [found.value, found.low, found.high] == pytest.approx([value, value - margin, value + margin], abs=1e-7)
     with pytest.raises(ValueError, match="same patients"):
         paired_difference(truth, scores, scores_b[1:], patients, other=(truth_b[1:], patients_b[1:]))
 
 
 def obuchowski_error(truth: Bools, scores: Floats, patients: Ints) -> float:
-    """Standard error of an AUC of clustered rows: Obuchowski, Biometrics 53 (1997) 567."""
+    """Return the standard error of the AUC of clustered rows (Obuchowski, Biometrics 53 (1997) 567)."""
     wins = (scores[truth][:, None] > scores[~truth]) + 0.5 * (scores[truth][:, None] == scores[~truth])
     area, (m, n) = wins.mean(), wins.shape
-    known = np.unique(patients)
-    positive = np.array([(wins.mean(axis=1) - area)[patients[truth] == who].sum() for who in known])
-    negative = np.array([(wins.mean(axis=0) - area)[patients[~truth] == who].sum() for who in known])
+    unique = np.unique(patients)
+    positive = np.array([(wins.mean(axis=1) - area)[patients[truth] == patient].sum() for patient in unique])
+    negative = np.array([(wins.mean(axis=0) - area)[patients[~truth] == patient].sum() for patient in unique])
     clusters = [len(set(patients[side].tolist())) for side in (truth, ~truth)]
-    both = len(known)
+    both = len(unique)
     s10 = clusters[0] / ((clusters[0] - 1) * m) * (positive**2).sum()
     s01 = clusters[1] / ((clusters[1] - 1) * n) * (negative**2).sum()
     s11 = both / (both - 1) * (positive * negative).sum()
@@ -113,7 +115,7 @@ def obuchowski_error(truth: Bools, scores: Floats, patients: Ints) -> float:
 
 
 @pytest.mark.parametrize("shared", [0.0, 0.9])
-def test_widths_are_those_of_obuchowskis_variance(shared: float) -> None:
+def test_widths_agree_with_obuchowskis_variance(shared: float) -> None:
     truth, scores, patients = make_cohort(np.random.default_rng(2), 300, 4, classes=1, shared=shared)
     truth ^= np.random.default_rng(3).random(truth.shape) < 0.1  # patients with rows of both kinds
     error = obuchowski_error(truth[:, 0], scores[:, 0], patients)
@@ -121,8 +123,8 @@ def test_widths_are_those_of_obuchowskis_variance(shared: float) -> None:
     assert interval.high - interval.low == pytest.approx(2 * 1.96 * error, rel=0.1)
 
 
-def test_a_class_lost_in_a_draw_does_not_change_what_the_macro_is_of() -> None:
-    """The rare class ranks badly: without it, a draw's mean would jump from about 0.5 to 1."""
+def test_a_class_lost_in_a_draw_does_not_change_the_classes_of_the_macro_average() -> None:
+    """The rare class has a low AUC. Without it, the mean of a draw would increase from about 0.5 to 1."""
     patients = np.arange(60)
     truth = np.stack([patients % 2 == 0, patients < 2], axis=1)
     scores = np.stack([truth[:, 0] + 0.001 * patients, -1.0 * truth[:, 1] + 0.001 * patients], axis=1)
@@ -136,7 +138,7 @@ def test_a_class_lost_in_a_draw_does_not_change_what_the_macro_is_of() -> None:
     assert np.isfinite([same.low, same.high]).all()
 
 
-def test_a_class_that_is_not_there_is_left_out_of_everything() -> None:
+def test_a_class_without_positives_is_ignored() -> None:
     truth, scores, patients = make_cohort(np.random.default_rng(4))
     absent = np.zeros((len(truth), 1), bool)
     wider = np.concatenate([truth, absent], axis=1), np.concatenate([scores, scores[:, :1]], axis=1)
@@ -151,7 +153,7 @@ def ends(interval: Interval) -> tuple[float | None, float | None]:
     return interval.as_dict()["low"], interval.as_dict()["high"]
 
 
-def test_where_nothing_can_be_told_the_ends_are_missing() -> None:
+def test_intervals_that_cannot_be_estimated_have_no_ends() -> None:
     truth, scores, patients = make_cohort(np.random.default_rng(5))
     alone = bootstrap_intervals(truth, scores, 0 * patients, replicates=20)
     assert alone.macro_auc.value == bootstrap_intervals(truth, scores, patients, replicates=20).macro_auc.value
@@ -164,14 +166,14 @@ def test_where_nothing_can_be_told_the_ends_are_missing() -> None:
     assert (same_in_every_draw.value, *ends(same_in_every_draw)) == (0.75, None, None)
     rare = np.eye(30, dtype=bool)
     hopeless = bootstrap_intervals(rare, np.random.default_rng(0).random(rare.shape), np.arange(30), replicates=5)
-    assert 0.63**30 * MOST_DRAWS < 1, "draws that keep all classes are as good as impossible"
+    assert 0.63**30 * MAX_DRAWS_PER_REPLICATE < 1, "draws with all classes are nearly impossible"
     assert ends(hopeless.macro_auc) == ends(hopeless.auc[0]) == (None, None)
     difference = paired_difference(rare, rare * 1.0, rare * 2.0, np.arange(30), replicates=5)
     assert difference.as_dict() == {"value": 0.0, "low": None, "high": None, "at_or_below_zero": None}
 
 
-def test_intervals_near_one_stay_below_it_and_hold_their_value() -> None:
-    """One pair of frames is out of order, less than half a pair of patients; many a replicate is perfect."""
+def test_intervals_near_one_stay_below_one_and_contain_the_value() -> None:
+    """Only one pair of frames is out of order, so many replicates are perfect."""
     patients = np.repeat(np.arange(30), 3)
     truth = (patients < 10)[:, None]
     scores = truth.astype(float)
@@ -182,13 +184,13 @@ def test_intervals_near_one_stay_below_it_and_hold_their_value() -> None:
         assert 0.95 < interval.low < interval.value <= interval.high < 1
 
 
-def test_equal_scores_differ_by_exactly_nothing() -> None:
+def test_equal_scores_have_a_difference_of_zero() -> None:
     truth, scores, patients = make_cohort(np.random.default_rng(7))
     found = paired_difference(truth, scores, 2 * scores, patients, replicates=20)
     assert found.as_dict() == {"value": 0.0, "low": 0.0, "high": 0.0, "at_or_below_zero": 1.0}
 
 
-def test_pairing_takes_out_what_both_share() -> None:
+def test_pairing_reduces_the_width_of_the_interval() -> None:
     random = np.random.default_rng(8)
     truth, scores, patients = make_cohort(random, 100)
     noisier = scores + 0.3 * random.normal(size=scores.shape)
@@ -199,7 +201,7 @@ def test_pairing_takes_out_what_both_share() -> None:
     assert [back.value, back.low, back.high] == pytest.approx([-paired.value, -paired.high, -paired.low])
 
 
-def test_a_seed_repeats_bit_for_bit_and_another_differs() -> None:
+def test_the_same_seed_gives_equal_intervals_and_another_seed_different_ones() -> None:
     truth, scores, patients = make_cohort(np.random.default_rng(9))
     runs = [scores, scores + np.random.default_rng(10).normal(size=scores.shape)]
     first, second, other = (bootstrap_intervals(truth, runs, patients, replicates=30, seed=seed) for seed in (1, 1, 2))
@@ -210,34 +212,34 @@ def test_a_seed_repeats_bit_for_bit_and_another_differs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [({"level": 1.0}, "level"), ({"replicates": 1}, "replicates"), ({"scores": []}, "at least one run")],
 )
-def test_senseless_options_are_refused(options: dict[str, Any], said: str) -> None:
+def test_invalid_options_are_rejected(options: dict[str, Any], message: str) -> None:
     truth, scores, patients = make_cohort(np.random.default_rng(0))
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         bootstrap_intervals(**{"truth": truth, "scores": scores, "patients": patients, **options})
     with pytest.raises(ValueError, match="groups"):
         bootstrap_intervals(truth, scores, patients[:-1])
 
 
-def test_any_measure_is_equal_to_a_literal_bootstrap_of_patients() -> None:
-    """Of a share, whose standard error is also known in closed form."""
-    had = np.arange(400) < 100
-    (found,) = bootstrap_metrics(lambda times: np.array([times @ had / times.sum()]), 400, replicates=300, seed=4)
-    drawn = [had[rows].mean() for rows in literal_draws(np.arange(400), 300, 4)]
-    reach = 1.9599640 * np.std([math.log(one / (1 - one)) for one in drawn], ddof=1)
-    ends = [1 / (1 + math.exp(-(math.log(0.25 / 0.75) + side * reach))) for side in (-1, 1)]
+def test_any_metric_equals_a_literal_bootstrap_of_patients() -> None:
+    """The metric is a fraction, which has a standard error in closed form."""
+    positive = np.arange(400) < 100
+    (found,) = bootstrap_metrics(lambda times: np.array([times @ positive / times.sum()]), 400, replicates=300, seed=4)
+    drawn = [positive[rows].mean() for rows in literal_draws(np.arange(400), 300, 4)]
+    margin = 1.9599640 * np.std([math.log(item / (1 - item)) for item in drawn], ddof=1)
+    ends = [1 / (1 + math.exp(-(math.log(0.25 / 0.75) + side * margin))) for side in (-1, 1)]
     assert [found.value, found.low, found.high] == pytest.approx([0.25, *ends])
     assert (found.high - found.low) / 2 == pytest.approx(1.96 * math.sqrt(0.25 * 0.75 / 400), rel=0.1)
 
 
-def test_a_draw_that_loses_what_is_measured_is_made_again() -> None:
-    """Only one of eight has it, so a third of the draws lose it; another measure is never there."""
+def test_a_draw_with_an_undefined_metric_is_repeated() -> None:
+    """One of eight patients is needed, so a third of the draws are repeated. The second metric is never defined."""
 
     def measure(times: Floats) -> Floats:
-        there = times[0] > 0
-        return np.array([times[:4].sum() / 8 if there else np.nan, np.nan])
+        is_defined = times[0] > 0
+        return np.array([times[:4].sum() / 8 if is_defined else np.nan, np.nan])
 
     first, never = bootstrap_metrics(measure, 8, replicates=50)
     assert 0 < first.low < first.value == 0.5 < first.high < 1
@@ -248,14 +250,14 @@ def test_a_draw_that_loses_what_is_measured_is_made_again() -> None:
         bootstrap_metrics(measure, 8, replicates=1)
 
 
-def test_a_class_of_very_few_patients_has_no_interval_of_its_own() -> None:
-    """With one positive patient, simulated 95 % intervals held the truth in 18 of 100 cohorts."""
+def test_a_class_of_very_few_patients_has_no_interval() -> None:
+    """With one positive patient, simulated 95 % intervals cover the true value in 18 of 100 cohorts only."""
     random = np.random.default_rng(0)
     truth = np.zeros((60, 3), bool)
-    for place, positives in enumerate((2, 3, 58)):
-        truth[:positives, place] = True
+    for index, num_positives in enumerate((2, 3, 58)):
+        truth[:num_positives, index] = True
     found = bootstrap_intervals(truth, random.random(truth.shape), np.arange(60), replicates=50)
-    assert [np.isnan(each.low) for each in found.auc] == [True, False, True]
-    assert [np.isnan(each.high) for each in found.average_precision] == [True, False, True]
-    assert not any(np.isnan(each.value) for each in found.auc)
+    assert [np.isnan(interval.low) for interval in found.auc] == [True, False, True]
+    assert [np.isnan(interval.high) for interval in found.average_precision] == [True, False, True]
+    assert not any(np.isnan(interval.value) for interval in found.auc)
     assert not np.isnan(found.macro_auc.low)

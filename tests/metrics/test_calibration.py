@@ -1,4 +1,4 @@
-"""Calibration against scikit-learn, and temperatures against a grid and against logits of known sharpness."""
+"""Calibration compared with scikit-learn, and temperatures with a grid search and known values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sklearn.metrics import brier_score_loss
 
 from clocs.metrics.calibration import (
     PRIOR,
-    TEMPERATURES,
+    TEMPERATURE_BOUNDS,
     adjust_probabilities,
     brier_score,
     expected_calibration_error,
@@ -33,38 +33,40 @@ Floats = npt.NDArray[np.float64]
 
 
 def make(rows: int, classes: int, seed: int) -> tuple[Bools, Floats]:
-    """Truth and probabilities (N, K), many of them on the edges of bins."""
+    """Return truth and probabilities of shape (N, K), many of them on the edges of bins."""
     random = np.random.default_rng(seed)
     values = random.integers(0, 41, (rows, classes)) / 40
     return random.random((rows, classes)) < values, values
 
 
 @given(st.integers(2, 200), st.integers(1, 3), st.integers(1, 12), st.integers(0, 2**32))
-def test_bins_are_those_of_scikit_learn(rows: int, classes: int, bins: int, seed: int) -> None:
+def test_bins_equal_those_of_scikit_learn(rows: int, classes: int, bins: int, seed: int) -> None:
     truth, values = make(rows, classes, seed)
     found = reliability(truth, values, bins)
     assert found.count.sum(axis=1).tolist() == [rows] * classes
     errors, briers = expected_calibration_error(truth, values, bins), brier_score(truth, values)
-    for place in range(classes):
-        observed, mean = calibration_curve(truth[:, place], values[:, place], n_bins=bins)
-        filled = found.count[place] > 0
-        np.testing.assert_allclose(found.observed[place][filled], observed)
-        np.testing.assert_allclose(found.mean_probability[place][filled], mean)
-        assert np.isnan(found.observed[place][~filled]).all()
-        assert errors[place] == pytest.approx((found.count[place][filled] / rows) @ np.abs(mean - observed))
-        assert briers[place] == pytest.approx(brier_score_loss(truth[:, place], values[:, place]))
+    for index in range(classes):
+        observed, mean = calibration_curve(truth[:, index], values[:, index], n_bins=bins)
+        filled = found.count[index] > 0
+        np.testing.assert_allclose(found.observed[index][filled], observed)
+        np.testing.assert_allclose(found.mean_probability[index][filled], mean)
+        assert np.isnan(found.observed[index][~filled]).all()
+        assert errors[index] == pytest.approx((found.count[index][filled] / rows) @ np.abs(mean - observed))
+        assert briers[index] == pytest.approx(brier_score_loss(truth[:, index], values[:, index]))
 
 
-def test_calibration_errors_of_cases_worked_by_hand() -> None:
+def test_calibration_errors_computed_by_hand() -> None:
     truth = np.array([[True], [False], [False], [True]])
-    sure = np.array([[0.9], [0.9], [0.2], [0.2]])
-    assert expected_calibration_error(truth, sure)[0] == pytest.approx((2 * 0.4 + 2 * 0.3) / 4)
+    confident = np.array([[0.9], [0.9], [0.2], [0.2]])
+    assert expected_calibration_error(truth, confident)[0] == pytest.approx((2 * 0.4 + 2 * 0.3) / 4)
     assert expected_calibration_error(truth, truth.astype(float))[0] == 0
     assert brier_score(truth, 1 - truth.astype(float))[0] == 1
-    assert np.isnan([*brier_score(truth[:0], sure[:0]), *expected_calibration_error(truth[:0], sure[:0])]).all()
+    assert np.isnan(
+        [*brier_score(truth[:0], confident[:0]), *expected_calibration_error(truth[:0], confident[:0])]
+    ).all()
 
 
-def test_reliability_survives_json() -> None:
+def test_reliability_serialises_to_json() -> None:
     truth, values = make(7, 2, 0)
     found = reliability(truth, values)
     read = json.loads(json.dumps(found.as_dict(), allow_nan=False))
@@ -74,8 +76,8 @@ def test_reliability_survives_json() -> None:
 
 
 @pytest.mark.parametrize("multi_label", [True, False])
-@pytest.mark.parametrize("sharpness", [0.25, 1.0, 4.0])
-def test_the_temperature_undoes_a_known_sharpness(multi_label: bool, sharpness: float) -> None:
+@pytest.mark.parametrize("scale", [0.25, 1.0, 4.0])
+def test_the_temperature_reverses_a_known_scale(multi_label: bool, scale: float) -> None:
     random = np.random.default_rng(1)
     log_odds = random.normal(scale=2.0, size=(40_000, 3))
     true = to_probabilities(log_odds, 1.0, multi_label)
@@ -83,11 +85,11 @@ def test_the_temperature_undoes_a_known_sharpness(multi_label: bool, sharpness: 
         truth = random.random(true.shape) < true
     else:
         truth = np.eye(3, dtype=bool)[(random.random((len(true), 1)) > true.cumsum(axis=1)).sum(axis=1).clip(max=2)]
-    assert fit_temperature(sharpness * log_odds, truth, multi_label) == pytest.approx(sharpness, rel=0.03)
+    assert fit_temperature(scale * log_odds, truth, multi_label) == pytest.approx(scale, rel=0.03)
 
 
 def negative_log_likelihood(logits: Floats, truth: Bools, temperature: float, multi_label: bool) -> float:
-    """Written out by scipy's log_softmax; a label of its own is a class against a logit of 0."""
+    """Compute the loss with SciPy's log_softmax. An independent label is a class against a logit of 0."""
     if not multi_label:
         return -float(log_softmax(logits / temperature, axis=1)[truth].mean())
     both = log_softmax(np.stack([logits / temperature, np.zeros_like(logits)]), axis=0)
@@ -108,11 +110,11 @@ def test_the_temperature_is_the_best_of_a_fine_grid(multi_label: bool, seed: int
 
 
 @pytest.mark.parametrize("multi_label", [True, False])
-def test_logits_that_separate_or_mislead_end_at_the_bounds(multi_label: bool) -> None:
+def test_separating_and_misleading_logits_give_the_bounds(multi_label: bool) -> None:
     truth = np.eye(3, dtype=bool)[np.arange(30) % 3]
     logits = np.where(truth, 1.0, -1.0)
-    assert fit_temperature(logits, truth, multi_label) == TEMPERATURES[0]
-    assert fit_temperature(-logits, truth, multi_label) == TEMPERATURES[1]
+    assert fit_temperature(logits, truth, multi_label) == TEMPERATURE_BOUNDS[0]
+    assert fit_temperature(-logits, truth, multi_label) == TEMPERATURE_BOUNDS[1]
 
 
 @pytest.mark.parametrize("multi_label", [True, False])
@@ -120,15 +122,15 @@ def test_large_logits_stay_finite(multi_label: bool) -> None:
     random = np.random.default_rng(0)
     truth = np.eye(3, dtype=bool)[random.integers(0, 3, 200)]
     logits = 1e5 * random.normal(size=truth.shape)
-    found = to_probabilities(logits, TEMPERATURES[0], multi_label)
+    found = to_probabilities(logits, TEMPERATURE_BOUNDS[0], multi_label)
     assert np.isfinite(found).all()
-    assert fit_temperature(logits, truth, multi_label) == TEMPERATURES[1]
+    assert fit_temperature(logits, truth, multi_label) == TEMPERATURE_BOUNDS[1]
     if not multi_label:
         np.testing.assert_allclose(found.sum(axis=1), 1)
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("call", "message"),
     [
         (lambda: reliability(np.ones((2, 1), bool), np.array([[0.2], [1.5]])), "from 0 to 1"),
         (lambda: brier_score(np.ones((2, 1), bool), np.array([[-0.2], [0.5]])), "from 0 to 1"),
@@ -137,14 +139,14 @@ def test_large_logits_stay_finite(multi_label: bool) -> None:
         (lambda: fit_temperature(np.ones((0, 3)), np.ones((0, 3), bool), True), "at least one row"),
     ],
 )
-def test_what_cannot_be_judged_is_refused(call: Any, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_invalid_arguments_are_rejected(call: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         call()
 
 
 @pytest.mark.parametrize("multi_label", [False, True])
-def test_the_temperature_of_pooled_rows_is_that_of_a_grid_search(multi_label: bool) -> None:
-    """Noisy rows of one group: their mean is timid, so a lower temperature than the rows' own is right."""
+def test_the_temperature_of_pooled_rows_equals_a_grid_search(multi_label: bool) -> None:
+    """Means of noisy rows are not confident enough, so their temperature is lower than that of the rows."""
     random = np.random.default_rng(3)
     groups = np.repeat(np.arange(300), 6)
     label = random.integers(0, 3, 300)
@@ -156,57 +158,57 @@ def test_the_temperature_of_pooled_rows_is_that_of_a_grid_search(multi_label: bo
     def likelihood(temperature: float) -> float:
         rows = to_probabilities(logits, temperature, multi_label)
         means = np.stack([rows[groups == group].mean(0) for group in range(300)])
-        own = np.eye(3, dtype=bool)[label]
-        return float(np.log(np.where(own, means, 1 - means)).mean() if multi_label else np.log(means[own]).mean())
+        labels = np.eye(3, dtype=bool)[label]
+        return float(np.log(np.where(labels, means, 1 - means)).mean() if multi_label else np.log(means[labels]).mean())
 
     assert found == pytest.approx(grid[np.argmax([likelihood(temperature) for temperature in grid])], rel=0.02)
     assert found < fit_temperature(logits, truth, multi_label)
 
 
-def test_an_adjustment_of_single_classes_is_a_logistic_regression_on_log_odds() -> None:
-    """scikit-learn's, without a prior: of 20,000 rows, ours hardly counts."""
+def test_an_adjustment_of_independent_labels_is_a_logistic_regression_on_log_odds() -> None:
+    """Compare with scikit-learn without a prior, which has little influence on 20,000 rows."""
     random = np.random.default_rng(3)
     means = expit(random.normal(-1, 1, (20_000, 2)))
     truth = random.random(means.shape) < expit(logit(means) * [1.8, 0.6] + [0.9, -0.4])
     slope, offset = fit_adjustment(means, truth, multi_label=True)
-    for place in range(2):
-        model = LogisticRegression(C=np.inf).fit(logit(means[:, [place]]), truth[:, place])
-        np.testing.assert_allclose(slope[place], model.coef_[0, 0], rtol=2e-3)
-        np.testing.assert_allclose(offset[place], model.intercept_[0], rtol=5e-3)
+    for index in range(2):
+        model = LogisticRegression(C=np.inf).fit(logit(means[:, [index]]), truth[:, index])
+        np.testing.assert_allclose(slope[index], model.coef_[0, 0], rtol=2e-3)
+        np.testing.assert_allclose(offset[index], model.intercept_[0], rtol=5e-3)
     better = adjust_probabilities(means, slope, offset, multi_label=True)
     assert (expected_calibration_error(truth, better) < 0.2 * expected_calibration_error(truth, means)).all()
 
 
-def test_an_adjustment_of_classes_that_exclude_each_other_finds_what_was_taken_off() -> None:
+def test_an_adjustment_of_exclusive_classes_reverses_a_known_distortion() -> None:
     random = np.random.default_rng(4)
     true = random.dirichlet([1, 1, 1], 20_000)
     truth = np.eye(3, dtype=bool)[[random.choice(3, p=row) for row in true]]
-    timid = adjust_probabilities(true, np.full(3, 0.5), np.array([0.3, 0.0, -0.3]), multi_label=False)
-    mended = adjust_probabilities(timid, *fit_adjustment(timid, truth, multi_label=False), multi_label=False)
-    np.testing.assert_allclose(mended.sum(1), 1)
-    assert np.abs(mended - true).mean() < 0.01 < np.abs(timid - true).mean()
+    distorted = adjust_probabilities(true, np.full(3, 0.5), np.array([0.3, 0.0, -0.3]), multi_label=False)
+    restored = adjust_probabilities(distorted, *fit_adjustment(distorted, truth, multi_label=False), multi_label=False)
+    np.testing.assert_allclose(restored.sum(1), 1)
+    assert np.abs(restored - true).mean() < 0.01 < np.abs(distorted - true).mean()
 
 
-def test_an_adjustment_of_wholes_whose_parts_differ_is_that_of_a_search_without_gradients() -> None:
-    """As of recordings labelled frame by frame: a row may have several classes that exclude each other in a part."""
+def test_an_adjustment_of_groups_with_several_classes_equals_a_search_without_gradients() -> None:
+    """A recording with labels per frame can have several classes that are exclusive within a frame."""
     random = np.random.default_rng(5)
     means = random.dirichlet([1, 1, 1], 200)
     truth = np.eye(3, dtype=bool)[[random.choice(3, p=row) for row in means]]
     truth |= np.eye(3, dtype=bool)[[random.choice(3, p=row) for row in means]]
     evidence = np.log(means.clip(1e-6, 1 - 1e-6))
 
-    def surprise(numbers: Floats) -> float:
-        likely = log_softmax(evidence * numbers[:3] + numbers[3:], axis=1)[truth].sum()
-        return float(PRIOR * np.square(numbers - none).sum() / 2 - likely)
+    def loss(parameters: Floats) -> float:
+        log_likelihood = log_softmax(evidence * parameters[:3] + parameters[3:], axis=1)[truth].sum()
+        return float(PRIOR * np.square(parameters - no_adjustment).sum() / 2 - log_likelihood)
 
-    none = np.array([1.0, 1, 1, 0, 0, 0])
-    best = minimize(surprise, none, method="Nelder-Mead", options={"maxiter": 8000, "fatol": 1e-9})
-    assert surprise(np.concatenate(fit_adjustment(means, truth, multi_label=False))) <= best.fun + 1e-3
+    no_adjustment = np.array([1.0, 1, 1, 0, 0, 0])
+    best = minimize(loss, no_adjustment, method="Nelder-Mead", options={"maxiter": 8000, "fatol": 1e-9})
+    assert loss(np.concatenate(fit_adjustment(means, truth, multi_label=False))) <= best.fun + 1e-3
 
 
-def test_an_adjustment_keeps_the_order_and_stays_near_none_without_evidence() -> None:
+def test_an_adjustment_keeps_the_order_and_is_small_for_few_rows() -> None:
     means = np.linspace(0, 1, 9)[:, None]
-    upside_down = fit_adjustment(means, means < 0.5, multi_label=True)
-    assert (np.diff(adjust_probabilities(means, *upside_down, multi_label=True)[:, 0]) >= 0).all()
+    reversed_truth = fit_adjustment(means, means < 0.5, multi_label=True)
+    assert (np.diff(adjust_probabilities(means, *reversed_truth, multi_label=True)[:, 0]) >= 0).all()
     slope, offset = fit_adjustment(np.full((1, 1), 0.7), np.array([[True]]), multi_label=True)
     assert abs(slope[0] - 1) + abs(offset[0]) < 0.5

@@ -1,1 +1,1 @@
-"""How good scores are, and how sure one can be of it: AUC, calibration, intervals over patients."""
+"""Layer 1: metrics of scores and probabilities, with intervals over patients. It does not import torch."""

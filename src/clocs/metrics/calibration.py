@@ -1,4 +1,4 @@
-"""Whether a probability means what it says: reliability, its errors, and what mends confidence."""
+"""Calibration of probabilities: reliability, calibration errors, temperature scaling and adjustment of pooled means."""
 
 from __future__ import annotations
 
@@ -11,72 +11,109 @@ import numpy.typing as npt
 from clocs.metrics.pooling import Groups, pool, pool_truth
 from clocs.metrics.ranking import Bools, Floats, check_classes
 
-TEMPERATURES: Final = (0.01, 100.0)
-"""What a fitted temperature is held between: logits that separate the classes would otherwise ask for 0."""
-
-SLOPES: Final = (0.1, 10.0)
-"""Of an adjustment: it never turns an order round."""
+TEMPERATURE_BOUNDS: Final = (0.01, 100.0)
+"""Bounds of a fitted temperature. Logits that separate the classes would otherwise have a temperature of 0."""
+SLOPE_BOUNDS: Final = (0.1, 10.0)
+"""Bounds of the slopes of an adjustment, which therefore never reverses an order."""
 PRIOR: Final = 1.0
-"""Weight of an adjustment's prior, about that of one row."""
-SURE: Final = 1e-6
-"""Probabilities nearer to 0 or 1 count as this near."""
+"""Weight of the prior of an adjustment, about that of one row."""
+MIN_PROBABILITY: Final = 1e-6
+"""Minimum distance of probabilities from 0 and 1."""
 
 
 @dataclass(frozen=True)
 class Reliability:
-    """What was predicted and what came true, class by class, in bins of equal width."""
+    """Predicted probabilities and observed frequencies of each class, in bins of equal width."""
 
     edges: Floats
-    """(bins + 1,) from 0 to 1; a bin includes its upper edge."""
+    """Edges of the bins from 0 to 1, of shape (bins + 1,). A bin includes its upper edge."""
     count: npt.NDArray[np.int64]
-    """(K, bins) rows."""
+    """Number of rows, of shape (K, bins)."""
     mean_probability: Floats
-    """(K, bins), NaN where a bin is empty."""
+    """Mean probability, of shape (K, bins); NaN in empty bins."""
     observed: Floats
-    """(K, bins) frequency of the class, NaN where a bin is empty."""
+    """Observed frequency of the class, of shape (K, bins); NaN in empty bins."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Lists that JSON can hold, None where a bin is empty."""
+        """Return the values for JSON, with None for empty bins."""
         return {
             "edges": self.edges.tolist(),
             "count": self.count.tolist(),
-            "mean_probability": _without_nan(self.mean_probability),
-            "observed": _without_nan(self.observed),
+            "mean_probability": _nan_to_none(self.mean_probability),
+            "observed": _nan_to_none(self.observed),
         }
 
 
 def reliability(truth: Bools, probabilities: npt.NDArray[np.floating], bins: int = 10) -> Reliability:
-    """Bin the probabilities (N, K) of each class by themselves and compare them with the truth (N, K)."""
+    """Compare the probabilities of each class with observed frequencies in bins.
+
+    Args:
+        truth: Labels of shape (N, K).
+        probabilities: Probabilities of shape (N, K).
+        bins: Number of bins of equal width.
+
+    Returns:
+        The reliability of each class.
+
+    Raises:
+        ValueError: Shapes do not match, or probabilities are not between 0 and 1.
+    """
     _check_probabilities(truth, probabilities)
     if bins < 1:
-        raise ValueError(f"bins must be at least 1, not {bins}")
-    classes = truth.shape[1]
+        raise ValueError(f"Expected bins of at least 1, got {bins}.")
+    num_classes = truth.shape[1]
     edges = np.linspace(0.0, 1.0, bins + 1)
-    cell = (np.searchsorted(edges[1:-1], probabilities) + bins * np.arange(classes)).ravel()
+    cell = (np.searchsorted(edges[1:-1], probabilities) + bins * np.arange(num_classes)).ravel()
 
     def total(values: npt.NDArray[Any]) -> Floats:
-        return np.asarray(np.bincount(cell, values.ravel(), classes * bins), np.float64).reshape(classes, bins)
+        return np.asarray(np.bincount(cell, values.ravel(), num_classes * bins), np.float64).reshape(num_classes, bins)
 
-    count = np.bincount(cell, minlength=classes * bins).reshape(classes, bins)
+    count = np.bincount(cell, minlength=num_classes * bins).reshape(num_classes, bins)
     filled = np.where(count, count, np.nan)
     return Reliability(edges, count, total(probabilities) / filled, total(truth) / filled)
 
 
 def expected_calibration_error(truth: Bools, probabilities: npt.NDArray[np.floating], bins: int = 10) -> Floats:
-    """(K,) mean distance between probability and frequency over the rows' bins; NaN without rows."""
-    found = reliability(truth, probabilities, bins)
-    gap = np.nan_to_num(np.abs(found.mean_probability - found.observed))
-    return np.asarray((found.count * gap).sum(axis=1) / (len(truth) or np.nan))
+    """Return the expected calibration error of each class: the mean distance of probability and frequency.
+
+    Args:
+        truth: Labels of shape (N, K).
+        probabilities: Probabilities of shape (N, K).
+        bins: Number of bins of equal width.
+
+    Returns:
+        Errors of shape (K,); NaN without rows.
+    """
+    binned = reliability(truth, probabilities, bins)
+    gap = np.nan_to_num(np.abs(binned.mean_probability - binned.observed))
+    return np.asarray((binned.count * gap).sum(axis=1) / (len(truth) or np.nan))
 
 
 def brier_score(truth: Bools, probabilities: npt.NDArray[np.floating]) -> Floats:
-    """(K,) mean squared distance between probability and truth (N, K); NaN without rows."""
+    """Return the Brier score of each class: the mean squared distance of probability and truth.
+
+    Args:
+        truth: Labels of shape (N, K).
+        probabilities: Probabilities of shape (N, K).
+
+    Returns:
+        Scores of shape (K,); NaN without rows.
+    """
     _check_probabilities(truth, probabilities)
     return np.asarray(np.square(probabilities - truth).sum(axis=0, dtype=np.float64) / (len(truth) or np.nan))
 
 
 def to_probabilities(logits: npt.NDArray[np.floating], temperature: float, multi_label: bool) -> Floats:
-    """(N, K) sigmoid of each logit / temperature where classes are independent labels, else softmax over a row."""
+    """Convert logits to probabilities.
+
+    Args:
+        logits: Logits of shape (N, K).
+        temperature: Divisor of the logits.
+        multi_label: Whether classes are independent labels (sigmoid) or mutually exclusive (softmax).
+
+    Returns:
+        Probabilities of shape (N, K).
+    """
     from scipy.special import expit, softmax
 
     scaled = np.asarray(logits, np.float64) / temperature
@@ -86,49 +123,66 @@ def to_probabilities(logits: npt.NDArray[np.floating], temperature: float, multi
 def fit_temperature(
     logits: npt.NDArray[np.floating], truth: Bools, multi_label: bool, *, groups: Groups | None = None
 ) -> float:
-    """The temperature that makes the truth (N, K) likeliest under ``to_probabilities`` of the logits (N, K).
+    """Fit the temperature that maximises the likelihood of the truth.
 
-    The likelihood's slope in 1 / temperature only falls, so its root is the one maximum; where it has
-    none in ``TEMPERATURES`` (logits that separate the classes, or are no better than chance), the nearer end.
-    ``groups`` (N,): what shall be right are the means over a group's rows, a recording's say. A mean is less certain
-    than its parts, so a temperature fitted on these would leave it too timid.
+    The slope of the likelihood in 1 / temperature decreases monotonically, so its root is the maximum. If there is no
+    root within ``TEMPERATURE_BOUNDS``, the result is the nearer bound.
+
+    Args:
+        logits: Logits of shape (N, K).
+        truth: Labels of shape (N, K).
+        multi_label: Whether classes are independent labels or mutually exclusive.
+        groups: Group of each row, for example its recording, of shape (N,). If given, the mean probabilities of groups
+            are calibrated instead of rows. Means are less confident than rows and need a lower temperature.
+
+    Returns:
+        The temperature.
+
+    Raises:
+        ValueError: There are no rows, or rows of exclusive classes do not have exactly one class.
     """
     from scipy.optimize import brentq
 
     check_classes(truth, logits)
     if not len(truth):
-        raise ValueError("a temperature needs at least one row")
+        raise ValueError("Expected at least one row to fit a temperature.")
     if not multi_label and not (truth.sum(axis=1) == 1).all():
-        raise ValueError("each row must have exactly one class; pass multi_label=True where it may have several")
+        raise ValueError("Expected exactly one class per row. Pass multi_label=True if rows can have several.")
     values = np.asarray(logits, np.float64)
     if groups is not None:
-        return _fit_pooled(values, truth, multi_label, groups)
+        return _fit_pooled_temperature(values, truth, multi_label, groups)
 
-    def surplus(log_temperature: float) -> float:
-        """The slope of the mean likelihood: positive where the logits, so scaled, are too timid."""
+    def slope_of_likelihood(log_temperature: float) -> float:
+        """Return the slope of the mean log likelihood, positive if the scaled logits are not confident enough."""
         return float(np.mean((truth - to_probabilities(values, np.exp(log_temperature), multi_label)) * values))
 
-    sharpest, flattest = np.log(TEMPERATURES)
-    if surplus(sharpest) >= 0:
-        return TEMPERATURES[0]
-    if surplus(flattest) <= 0:
-        return TEMPERATURES[1]
-    return float(np.exp(brentq(surplus, sharpest, flattest, xtol=1e-10)))
+    lowest, highest = np.log(TEMPERATURE_BOUNDS)
+    if slope_of_likelihood(lowest) >= 0:
+        return TEMPERATURE_BOUNDS[0]
+    if slope_of_likelihood(highest) <= 0:
+        return TEMPERATURE_BOUNDS[1]
+    return float(np.exp(brentq(slope_of_likelihood, lowest, highest, xtol=1e-10)))
 
 
-def _fit_pooled(logits: Floats, truth: Bools, multi_label: bool, groups: Groups) -> float:
+def _fit_pooled_temperature(logits: Floats, truth: Bools, multi_label: bool, groups: Groups) -> float:
     from scipy.optimize import minimize_scalar
 
-    whole = pool_truth(truth, groups)[1]
+    pooled_truth = pool_truth(truth, groups)[1]
 
-    def surprise(log_temperature: float) -> float:
-        """Minus the mean likelihood of the groups' truth."""
-        found = pool(to_probabilities(logits, np.exp(log_temperature), multi_label), groups)[1].clip(1e-12, 1 - 1e-12)
+    def negative_log_likelihood(log_temperature: float) -> float:
+        """Return the negative mean log likelihood of the labels of groups."""
+        pooled = pool(to_probabilities(logits, np.exp(log_temperature), multi_label), groups)[1].clip(1e-12, 1 - 1e-12)
         return -float(
-            np.mean(np.where(whole, np.log(found), np.log1p(-found)) if multi_label else np.log(found[whole]))
+            np.mean(
+                np.where(pooled_truth, np.log(pooled), np.log1p(-pooled))
+                if multi_label
+                else np.log(pooled[pooled_truth])
+            )
         )
 
-    return float(np.exp(minimize_scalar(surprise, bounds=np.log(TEMPERATURES), method="bounded").x))
+    return float(
+        np.exp(minimize_scalar(negative_log_likelihood, bounds=np.log(TEMPERATURE_BOUNDS), method="bounded").x)
+    )
 
 
 def adjust_probabilities(
@@ -137,39 +191,59 @@ def adjust_probabilities(
     offset: npt.NDArray[np.floating],
     multi_label: bool,
 ) -> Floats:
-    """Means of probabilities (G, K) as probabilities of the whole: evidence times slope (K,), plus offset (K,).
+    """Adjust mean probabilities of groups by a linear function of their log odds.
 
-    A mean is too timid where few of its parts can show a class. Evidence: log odds, or log probabilities where classes
-    exclude each other.
+    A mean is not confident enough if only a few rows of a group can show a class. For exclusive classes, log
+    probabilities are used instead of log odds.
+
+    Args:
+        pooled: Mean probabilities of groups, of shape (G, K).
+        slope: Slope of each class, of shape (K,).
+        offset: Offset of each class, of shape (K,).
+        multi_label: Whether classes are independent labels or mutually exclusive.
+
+    Returns:
+        Adjusted probabilities of shape (G, K).
     """
-    return to_probabilities(_evidence(pooled, multi_label) * slope + offset, 1.0, multi_label)
+    return to_probabilities(_log_evidence(pooled, multi_label) * slope + offset, 1.0, multi_label)
 
 
 def fit_adjustment(pooled: npt.NDArray[np.floating], truth: Bools, multi_label: bool) -> tuple[Floats, Floats]:
-    """Return slope and offset (K,) that make the truth (G, K) likeliest, with a prior at no adjustment."""
+    """Fit slope and offset of :func:`adjust_probabilities` by maximum likelihood with a prior at no adjustment.
+
+    Args:
+        pooled: Mean probabilities of groups, of shape (G, K).
+        truth: Labels of groups, of shape (G, K).
+        multi_label: Whether classes are independent labels or mutually exclusive.
+
+    Returns:
+        Slope and offset of each class, both of shape (K,).
+    """
     from scipy.optimize import minimize
 
     _check_probabilities(truth, pooled)
-    evidence, classes = _evidence(pooled, multi_label), truth.shape[1]
+    evidence, num_classes = _log_evidence(pooled, multi_label), truth.shape[1]
 
-    def surprise(numbers: Floats) -> tuple[float, Floats]:
-        """Minus the log likelihood and the prior's, and the gradient."""
-        slope, offset = numbers[:classes], numbers[classes:]
-        found = to_probabilities(evidence * slope + offset, 1.0, multi_label).clip(1e-12, 1 - 1e-12)
-        likely = np.where(truth, np.log(found), np.log1p(-found)) if multi_label else np.log(found[truth])
-        labels = 1 if multi_label else truth.sum(1, keepdims=True)  # of a whole whose parts differ, several
-        error, strange = found * labels - truth, np.concatenate([slope - 1, offset])
-        gradient = np.concatenate([(error * evidence).sum(0), error.sum(0)]) + PRIOR * strange
-        return float(PRIOR * np.square(strange).sum() / 2 - likely.sum()), gradient
+    def negative_log_likelihood(parameters: Floats) -> tuple[float, Floats]:
+        """Return the negative log likelihood with the prior, and its gradient."""
+        slope, offset = parameters[:num_classes], parameters[num_classes:]
+        predicted = to_probabilities(evidence * slope + offset, 1.0, multi_label).clip(1e-12, 1 - 1e-12)
+        log_likelihood = (
+            np.where(truth, np.log(predicted), np.log1p(-predicted)) if multi_label else np.log(predicted[truth])
+        )
+        num_labels = 1 if multi_label else truth.sum(1, keepdims=True)  # groups of different rows have several
+        error, deviation = predicted * num_labels - truth, np.concatenate([slope - 1, offset])
+        gradient = np.concatenate([(error * evidence).sum(0), error.sum(0)]) + PRIOR * deviation
+        return float(PRIOR * np.square(deviation).sum() / 2 - log_likelihood.sum()), gradient
 
-    start = np.concatenate([np.ones(classes), np.zeros(classes)])
-    bounds = [SLOPES] * classes + [(None, None)] * classes
-    best = minimize(surprise, start, jac=True, bounds=bounds, method="L-BFGS-B").x
-    return np.asarray(best[:classes]), np.asarray(best[classes:])
+    start = np.concatenate([np.ones(num_classes), np.zeros(num_classes)])
+    bounds = [SLOPE_BOUNDS] * num_classes + [(None, None)] * num_classes
+    best = minimize(negative_log_likelihood, start, jac=True, bounds=bounds, method="L-BFGS-B").x
+    return np.asarray(best[:num_classes]), np.asarray(best[num_classes:])
 
 
-def _evidence(pooled: npt.NDArray[np.floating], multi_label: bool) -> Floats:
-    inside = np.asarray(pooled, np.float64).clip(SURE, 1 - SURE)
+def _log_evidence(pooled: npt.NDArray[np.floating], multi_label: bool) -> Floats:
+    inside = np.asarray(pooled, np.float64).clip(MIN_PROBABILITY, 1 - MIN_PROBABILITY)
     return np.asarray(np.log(inside) - (np.log1p(-inside) if multi_label else 0.0))
 
 
@@ -177,9 +251,9 @@ def _check_probabilities(truth: Bools, probabilities: npt.NDArray[np.floating]) 
     check_classes(truth, probabilities)
     if probabilities.size and not (probabilities.min() >= 0 and probabilities.max() <= 1):
         raise ValueError(
-            "probabilities must lie from 0 to 1; pass logits through clocs.metrics.calibration.to_probabilities first"
+            "Expected probabilities from 0 to 1. Convert logits with clocs.metrics.calibration.to_probabilities."
         )
 
 
-def _without_nan(values: Floats) -> list[list[float | None]]:
+def _nan_to_none(values: Floats) -> list[list[float | None]]:
     return [[None if np.isnan(value) else float(value) for value in row] for row in values]

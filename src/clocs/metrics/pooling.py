@@ -1,4 +1,4 @@
-"""From frames and leads to recordings and patients: one row for all rows of a group."""
+"""Pool rows of frames and leads to rows of recordings or patients."""
 
 from __future__ import annotations
 
@@ -9,24 +9,42 @@ Groups = npt.NDArray[np.int64]
 
 
 def pool(values: npt.NDArray[np.floating], groups: Groups) -> tuple[Groups, npt.NDArray[np.float64]]:
-    """Mean of the rows (N, K) of each group number (N,): the numbers in order (G,), and the means (G, K)."""
-    order, starts, unique = _gather(values, groups)
+    """Average the rows of each group.
+
+    Args:
+        values: Values of shape (N, K).
+        groups: Group of each row, of shape (N,).
+
+    Returns:
+        The groups in ascending order, of shape (G,), and their means, of shape (G, K).
+    """
+    order, starts, unique = _sort_by_group(values, groups)
     sums = np.add.reduceat(values[order], starts, axis=0, dtype=np.float64)
     return unique, sums / np.diff(starts, append=len(values))[:, None]
 
 
 def pool_truth(truth: npt.NDArray[np.bool_], groups: Groups) -> tuple[Groups, npt.NDArray[np.bool_]]:
-    """As ``pool``, for truth (N, K): a group has each class that any of its rows has."""
-    order, starts, unique = _gather(truth, groups)
+    """Combine the labels of each group. A group has every class that any of its rows has.
+
+    Args:
+        truth: Labels of shape (N, K).
+        groups: Group of each row, of shape (N,).
+
+    Returns:
+        The groups in ascending order, of shape (G,), and their labels, of shape (G, K).
+    """
+    order, starts, unique = _sort_by_group(truth, groups)
     return unique, np.logical_or.reduceat(truth[order], starts, axis=0)
 
 
-def _gather(
+def _sort_by_group(
     values: npt.NDArray[np.generic], groups: Groups
 ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], Groups]:
-    """An order that puts the rows of a group side by side, where each group starts in it, and their numbers."""
+    """Return an order of rows by group, the start of each group in it, and the groups."""
     if values.ndim != 2 or groups.shape != values.shape[:1]:
-        raise ValueError(f"needs values (N, K) and groups (N,), not {values.shape} and {groups.shape}")
+        raise ValueError(
+            f"Expected values of shape (N, K) and groups of shape (N,), got {values.shape} and {groups.shape}."
+        )
     order = np.argsort(groups, kind="stable")
     unique, starts = np.unique(groups[order], return_index=True)
     return order, starts, unique

@@ -1,4 +1,4 @@
-"""How well scores rank: area under the ROC curve, average precision, and what single thresholds achieve; ties exact."""
+"""Ranking metrics: area under the ROC curve, average precision and operating points, with exact handling of ties."""
 
 from __future__ import annotations
 
@@ -14,98 +14,134 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class _Order:
-    """The rows of one class from the highest score to the lowest."""
+    """Rows of one class in descending order of their scores."""
 
     rows: npt.NDArray[np.intp]
-    """(N,)"""
+    """Indices of the rows, of shape (N,)."""
     positive: Bools
-    """(N,) truth of those rows."""
+    """Labels of these rows, of shape (N,)."""
     ends: npt.NDArray[np.intp]
-    """(S,) the last place of each of the S different scores: rows that tie are counted together."""
+    """Last position of each of the S different scores, of shape (S,). Rows that tie are counted together."""
 
 
 class Ranking:
-    """Scores sorted once and measured under any number of row weights: what a bootstrap needs."""
+    """Ranking metrics of scores that are sorted once and evaluated with many row weights, as a bootstrap needs.
+
+    Args:
+        truth: Labels of shape (N, K).
+        scores: Scores of shape (N, K).
+    """
 
     def __init__(self, truth: Bools, scores: npt.NDArray[np.floating]) -> None:
-        """``truth`` and ``scores`` are (N, K), rows x classes."""
         check_classes(truth, scores)
         self.rows, self.classes = truth.shape
-        self._orders = [_order(truth[:, place], scores[:, place]) for place in range(self.classes)]
+        self._orders = [_order(truth[:, index], scores[:, index]) for index in range(self.classes)]
 
     def auc(self, weights: npt.ArrayLike | None = None) -> Floats:
-        """(K,) area under the ROC curve; NaN where the positives or the negatives of a class weigh nothing."""
+        """Return the area under the ROC curve of each class, of shape (K,).
+
+        Args:
+            weights: Weight of each row, of shape (N,); None for equal weights.
+
+        Returns:
+            AUCs, NaN for a class without positives or negatives of positive weight.
+        """
         return np.array([_area(true, false) for true, false in self.counts(weights)])
 
     def average_precision(self, weights: npt.ArrayLike | None = None) -> Floats:
-        """(K,) mean precision over the recall gained, without interpolation; NaN where the AUC is."""
+        """Return the average precision of each class without interpolation, of shape (K,); NaN like the AUC."""
         return np.array([_average_precision(true, false) for true, false in self.counts(weights)])
 
     def auc_and_average_precision(self, weights: npt.ArrayLike | None = None) -> Floats:
-        """(2, K) both for the price of one."""
+        """Return AUC and average precision, of shape (2, K). It is faster than two separate calls."""
         pairs = [(_area(true, false), _average_precision(true, false)) for true, false in self.counts(weights)]
         return np.array(pairs).reshape(self.classes, 2).T
 
     def counts(self, weights: npt.ArrayLike | None = None) -> Iterator[tuple[Floats, Floats]]:
-        """For each class the weight of positives, and of negatives, at or above each different score: (S,) both."""
+        """Yield for each class the total weight of positives and of negatives at or above each different score.
+
+        Args:
+            weights: Weight of each row, of shape (N,); None for equal weights.
+
+        Yields:
+            Two arrays of shape (S,), where S is the number of different scores.
+        """
         weight = np.ones(self.rows) if weights is None else np.asarray(weights, np.float64)
         if weight.shape != (self.rows,) or not weight.min(initial=0.0) >= 0:
-            raise ValueError(f"weights must be ({self.rows},), one a row, and none negative or NaN")
+            raise ValueError(f"Expected weights of shape ({self.rows},) without negative values and NaN.")
         for order in self._orders:
             sorted_weight = weight[order.rows]
             positive = sorted_weight * order.positive
-            # Negatives are summed by themselves: as a difference they would drown in heavy positives.
+            # Negatives are summed separately, because a difference of large sums would lose precision.
             yield positive.cumsum()[order.ends], (sorted_weight - positive).cumsum()[order.ends]
 
 
 def auc(truth: Bools, scores: npt.NDArray[np.floating], weights: npt.ArrayLike | None = None) -> Floats:
-    """(K,) area under the ROC curve of each class: how often a positive outranks a negative, ties counted half.
+    """Return the area under the ROC curve of each class. Ties count half.
 
-    ``truth`` and ``scores`` are (N, K), ``weights`` (N,). NaN where a class lacks positives or negatives.
+    Args:
+        truth: Labels of shape (N, K).
+        scores: Scores of shape (N, K).
+        weights: Weight of each row, of shape (N,); None for equal weights.
+
+    Returns:
+        AUCs of shape (K,), NaN for a class without positives or negatives.
     """
     return Ranking(truth, scores).auc(weights)
 
 
 def average_precision(truth: Bools, scores: npt.NDArray[np.floating], weights: npt.ArrayLike | None = None) -> Floats:
-    """(K,) average precision of each class, as scikit-learn defines it.
+    """Return the average precision of each class, as defined by scikit-learn.
 
-    NaN where a class lacks positives or negatives: then the same classes are defined as for the AUC.
+    Args:
+        truth: Labels of shape (N, K).
+        scores: Scores of shape (N, K).
+        weights: Weight of each row, of shape (N,); None for equal weights.
+
+    Returns:
+        Average precisions of shape (K,), NaN for a class without positives or negatives.
     """
     return Ranking(truth, scores).average_precision(weights)
 
 
 def macro_average(values: npt.ArrayLike) -> float:
-    """Mean over the classes that are defined; NaN if none is."""
-    given = np.asarray(values, np.float64)
-    defined = given[~np.isnan(given)]
+    """Return the mean over the defined classes, or NaN without a defined class."""
+    array = np.asarray(values, np.float64)
+    defined = array[~np.isnan(array)]
     return float(defined.mean()) if defined.size else float("nan")
 
 
 def roc_curves(truth: Bools, scores: npt.NDArray[np.floating]) -> list[Floats]:
-    """For each class (2, points): false and true positive rates, from (0, 0) to (1, 1); (2, 0) where undefined.
+    """Return the ROC curve of each class, without points on straight lines.
 
-    Points inside a straight stretch are left out. The trapezoids below the others are the AUC.
+    Args:
+        truth: Labels of shape (N, K).
+        scores: Scores of shape (N, K).
+
+    Returns:
+        False and true positive rates from (0, 0) to (1, 1) of each class, of shape (2, points). An undefined class has
+        no points.
     """
     curves = []
     for true, false in Ranking(truth, scores).counts(None):
         counts = np.concatenate([np.zeros((2, 1)), [false, true]], axis=1)
-        defined = counts.shape[1] > 1 and counts[:, -1].all()
-        curves.append(_corners(counts) / counts[:, -1:] if defined else np.empty((2, 0)))
+        is_defined = counts.shape[1] > 1 and counts[:, -1].all()
+        curves.append(_corners(counts) / counts[:, -1:] if is_defined else np.empty((2, 0)))
     return curves
 
 
 def check_classes(truth: Bools, values: npt.NDArray[np.floating]) -> None:
-    """Refuse arrays that are not rows x classes: truth of another shape or type would be counted wrongly."""
+    """Raise a ``ValueError`` unless truth is boolean and both arrays have shape (N, K) without NaN."""
     if truth.dtype != np.bool_:
-        raise ValueError(f"truth must be bool, not {truth.dtype}")
+        raise ValueError(f"Expected truth of type bool, got {truth.dtype}.")
     if truth.ndim != 2 or truth.shape != values.shape:
-        raise ValueError(f"truth and values must both be (N, K), rows x classes, not {truth.shape}, {values.shape}")
+        raise ValueError(f"Expected truth and values of shape (N, K), got {truth.shape} and {values.shape}.")
     if np.isnan(values).any():
-        raise ValueError(f"{int(np.isnan(values).any(axis=1).sum())} of {len(values)} rows hold NaN")
+        raise ValueError(f"{int(np.isnan(values).any(axis=1).sum())} of {len(values)} rows contain NaN. Remove them.")
 
 
 def _order(truth: Bools, scores: npt.NDArray[np.floating]) -> _Order:
-    # Turned round twice, so that rows that tie keep their order; negated, unsigned scores would wrap.
+    # Reversed twice, so that ties keep their order. Negation would overflow for unsigned scores.
     rows = len(scores) - 1 - np.argsort(scores[::-1], kind="stable")[::-1]
     descending = scores[rows]
     falls = np.append(descending[1:] != descending[:-1], True)
@@ -114,7 +150,7 @@ def _order(truth: Bools, scores: npt.NDArray[np.floating]) -> _Order:
 
 
 def _area(true: Floats, false: Floats) -> float:
-    """Trapezoids below the ROC curve: a tie is a slope, which counts its pairs half."""
+    """Return the area of the trapezoids below the ROC curve, which counts ties half."""
     if not len(true) or not true[-1] or not false[-1]:
         return float("nan")
     doubled = false[0] * true[0] + (np.diff(false) * (true[1:] + true[:-1])).sum()
@@ -122,56 +158,74 @@ def _area(true: Floats, false: Floats) -> float:
 
 
 def _average_precision(true: Floats, false: Floats) -> float:
-    """Precision at each different score, weighted by the recall gained there."""
+    """Return the precision at each different score, weighted by the increase of recall."""
     if not len(true) or not true[-1] or not false[-1]:
         return float("nan")
-    called = true + false
-    precision = np.divide(true, called, out=np.zeros_like(true), where=called > 0)
+    num_selected = true + false
+    precision = np.divide(true, num_selected, out=np.zeros_like(true), where=num_selected > 0)
     return float((true[0] * precision[0] + (np.diff(true) * precision[1:]).sum()) / true[-1])
 
 
 def _corners(counts: Floats) -> Floats:
-    """The points (2, M) at which the direction of a path of whole numbers changes, and its ends."""
+    """Return the ends of a path and the points at which its direction changes, of shape (2, M)."""
     across, up = np.diff(counts, axis=1)
     turns = across[1:] * up[:-1] != across[:-1] * up[1:]
     return counts[:, np.concatenate([[True], turns, [True]])]
 
 
 class OperatingPoints:
-    """The thresholds of one score, sorted once and measured under any number of row weights."""
+    """Metrics at thresholds of one score, which is sorted once and evaluated with many row weights.
+
+    Args:
+        positive: Labels of shape (N,).
+        scores: Scores of shape (N,). A row at or above a threshold is predicted as positive.
+    """
 
     def __init__(self, positive: Bools, scores: npt.NDArray[np.floating]) -> None:
-        """``positive`` and ``scores`` are (N,); a row is called positive at or above a threshold."""
         self._ranking = Ranking(positive[:, None], scores[:, None])
 
     def auc(self, weights: npt.ArrayLike | None = None) -> float:
-        """Area under the ROC curve; NaN without positives or negatives."""
+        """Return the area under the ROC curve; NaN without positives or negatives."""
         return float(self._ranking.auc(weights)[0])
 
     def equal_error_rate(self, weights: npt.ArrayLike | None = None) -> float:
-        """The rate at which as many negatives are called positive as positives are missed.
+        """Return the rate at which false positive rate and false negative rate are equal.
 
-        Between two thresholds the ROC curve is a straight line. NaN without positives or negatives.
+        The ROC curve is linear between two thresholds.
+
+        Args:
+            weights: Weight of each row, of shape (N,); None for equal weights.
+
+        Returns:
+            The equal error rate; NaN without positives or negatives.
         """
         false, true = self._rates(weights)
-        gap = false - (1 - true)  # grows from -1 to 1 along the curve
+        gap = false - (1 - true)  # increases from -1 to 1 along the curve
         if np.isnan(gap).any():
             return float("nan")
         after = int(np.searchsorted(gap, 0.0))
         before = max(after - 1, 0)
         rise = gap[after] - gap[before]
-        part = -gap[before] / rise if rise > 0 else 0.0
-        return float(false[before] + part * (false[after] - false[before]))
+        fraction = -gap[before] / rise if rise > 0 else 0.0
+        return float(false[before] + fraction * (false[after] - false[before]))
 
-    def true_positive_rate_at(self, most_false: float, weights: npt.ArrayLike | None = None) -> float:
-        """The most positives that a threshold finds which calls at most a share ``most_false`` of the negatives so."""
+    def true_positive_rate_at(self, max_false_positive_rate: float, weights: npt.ArrayLike | None = None) -> float:
+        """Return the highest true positive rate of thresholds with a limited false positive rate.
+
+        Args:
+            max_false_positive_rate: Maximum false positive rate.
+            weights: Weight of each row, of shape (N,); None for equal weights.
+
+        Returns:
+            The true positive rate; NaN without positives or negatives.
+        """
         false, true = self._rates(weights)
         if np.isnan(false + true).any():
             return float("nan")
-        return float(true[false <= most_false + 1e-12].max())
+        return float(true[false <= max_false_positive_rate + 1e-12].max())
 
     def _rates(self, weights: npt.ArrayLike | None) -> tuple[Floats, Floats]:
-        """False and true positive rates from the strictest threshold, which nothing reaches, to the lowest."""
+        """Return false and true positive rates, from a threshold above all scores to the lowest threshold."""
         true, false = next(self._ranking.counts(weights))
         if not len(true):
             return np.full(1, np.nan), np.full(1, np.nan)

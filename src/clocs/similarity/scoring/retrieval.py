@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clocs.core.errors import ConfigError
-from clocs.metrics.bootstrap import FEWEST, bootstrap_metrics
+from clocs.metrics.bootstrap import MIN_PATIENTS, bootstrap_metrics
 from clocs.metrics.ranking import Bools, Floats, macro_average
 from clocs.similarity.segments import Ints, Segments, unit_length
 
@@ -58,7 +58,7 @@ def neighbor_agreement(
     measures = _measures(labels, shares)
     found = bootstrap_metrics(measures, len(labels), replicates=replicates)
     queries = int(labels.any(1).sum())
-    enough = [*(labels.sum(0) >= FEWEST), queries >= MIN_QUERIES, queries >= MIN_QUERIES]
+    enough = [*(labels.sum(0) >= MIN_PATIENTS), queries >= MIN_QUERIES, queries >= MIN_QUERIES]
     *each, over_classes, over_patients = (
         one if many else replace(one, low=np.nan, high=np.nan) for one, many in zip(found, enough, strict=True)
     )

@@ -77,9 +77,9 @@ def run_cases(
     if done.returncode:
         how = "hangs" if done.returncode == -signal.SIGXCPU else f"ends the interpreter ({done.returncode})"
         return Outcome(failures=[f"{kind} {number}: {how}\n{done.stderr[-2000:]}"])
-    said = json.loads(done.stdout)
-    failures = [f"{kind} {item['number']}: {item['what']}" for item in said["failures"]]
-    return Outcome(said["outcomes"], failures, said["slowest"])
+    report = json.loads(done.stdout)
+    failures = [f"{kind} {item['number']}: {item['what']}" for item in report["failures"]]
+    return Outcome(report["outcomes"], failures, report["slowest"])
 
 
 def table(found: dict[str, Outcome]) -> str:

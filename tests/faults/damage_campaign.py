@@ -132,8 +132,8 @@ def main() -> int:
     found = run_campaign(given.data / "originals.zip", given.first, given.count, given.kinds, given.workers)
     wrong = failures(found)
     if given.summary is not None:
-        told = {"processor_seconds": processor_seconds(), "outcomes": [asdict(outcome) for outcome in found]}
-        given.summary.write_text(json.dumps(told, indent=1))
+        summary_data = {"processor_seconds": processor_seconds(), "outcomes": [asdict(outcome) for outcome in found]}
+        given.summary.write_text(json.dumps(summary_data, indent=1))
     shown: Counter[tuple[str, str]] = Counter()
     for outcome in wrong:
         shown[outcome.kind, outcome.verdict] += 1

@@ -84,7 +84,7 @@ class File:
 
 
 @contextmanager
-def on(disk: Disk) -> Iterator[None]:
+def use_disk(disk: Disk) -> Iterator[None]:
     """Replace the disk of clocs by a failing one."""
     with mock.patch.object(files, "disk", disk):
         yield

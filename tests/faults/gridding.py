@@ -55,7 +55,7 @@ def tiny(count: int, seeds: Iterable[int] = (0,)) -> Iterator[AnyCell]:
             )
 
 
-def nothing(task: grid.CellTask) -> grid.TaskOutcome:
+def report_done(task: grid.CellTask) -> grid.TaskOutcome:
     """Report all cells as done."""
     return grid.TaskOutcome(tuple(task.workspace.name(cell) for cell in task.cells))
 
@@ -69,7 +69,7 @@ def idle(count: int, engine: Engine, folder: Path) -> dict[str, Any]:
         memory.extend([psutil.Process().memory_info().rss / 2**20] * len(done.names))
 
     workspace = Workspace(folder / "stores", folder / "runs", folder / "results")
-    with patch.object(grid, "run_task", nothing):
+    with patch.object(grid, "run_task", report_done):
         summary = grid.run_grid(list(tiny(count)), workspace, run_cell, engine=engine, workers=2, progress=progress)
     assert summary.finished == len(times) == count
     per_cell = (times[-1] - times[0]) / (count - 1)

@@ -45,11 +45,11 @@ def test_damaged_files_are_rejected_or_change_nothing(
         check=False,
     )
     assert done.returncode == 0, (done.stdout + done.stderr)[-5000:]
-    told = json.loads(summary.read_text())
-    assert len(told["outcomes"]) == count
-    assert {outcome["kind"] for outcome in told["outcomes"]} == {kind.name for kind in KINDS}
+    campaign_summary = json.loads(summary.read_text())
+    assert len(campaign_summary["outcomes"]) == count
+    assert {outcome["kind"] for outcome in campaign_summary["outcomes"]} == {kind.name for kind in KINDS}
     with capsys.disabled():
-        print(f"\ndamaged files: {count:,} cases in {told['processor_seconds']:.0f} s of processor time")
+        print(f"\ndamaged files: {count:,} cases in {campaign_summary['processor_seconds']:.0f} s of processor time")
 
 
 def reads(folder: Path) -> Iterator[Any]:

@@ -21,7 +21,7 @@ from clocs.store.ingest import ingest
 from clocs.store.manifest import versions
 from clocs.store.splits import make_split
 from clocs.store.store import open_store
-from tests.faults.failing_disk import Disk, on
+from tests.faults.failing_disk import Disk, use_disk
 from tests.faults.stores import (
     FIRST,
     check_readable,
@@ -72,13 +72,13 @@ def test_failure_of_every_disk_call(
     whole = Disk()
     store = tmp_path / "whole"
     shutil.copytree(growth.first, store)
-    with on(whole):
+    with use_disk(whole):
         small_ingest(growth.source, store)
     assert {"open", "write", "flush", "sync", "rename", "sync_folder", "truncate"} == set(whole.kinds)
     for call in range(1, whole.calls + 1):
         store = tmp_path / "store"
         shutil.copytree(growth.first, store)
-        with on(Disk(call, code)), pytest.raises(StoreError, match="Cannot write") as caught:
+        with use_disk(Disk(call, code)), pytest.raises(StoreError, match="Cannot write") as caught:
             small_ingest(growth.source, store)
         assert os.strerror(code) in str(caught.value), f"call {call}, {whole.kinds[call - 1]}"
         # After its rename the manifest is there, and only that may be claimed.
@@ -91,14 +91,14 @@ def test_failure_of_every_disk_call(
 
 def test_split_is_written_atomically(growth: Growth, tmp_path: Path) -> None:
     whole = Disk()
-    with on(whole):
+    with use_disk(whole):
         expected = make_split(open_store(growth.undisturbed))
     assert {"make_folder", "sync_folder"} <= set(whole.kinds)
     for call in range(1, whole.calls + 1):
         store = tmp_path / "store"
         shutil.copytree(growth.undisturbed, store)
         shutil.rmtree(store / "splits")
-        with on(Disk(call, errno.ENOSPC)), pytest.raises(StoreError, match="No space left"):
+        with use_disk(Disk(call, errno.ENOSPC)), pytest.raises(StoreError, match="No space left"):
             make_split(open_store(store))
         assert not partials(store)
         assert make_split(open_store(store)).sha256 == expected.sha256
@@ -208,7 +208,7 @@ def hit_file_limit(growth: Growth, folder: Path, sizes: int) -> int:
     return hit
 
 
-def _really_full(kind: str, growth: Growth, tmp_path: Path, sizes: int) -> str:
+def _fill_disk(kind: str, growth: Growth, tmp_path: Path, sizes: int) -> str:
     place = tmp_path / "place"
     place.mkdir()
     if kind == "full_tmpfs":
@@ -222,14 +222,14 @@ def _really_full(kind: str, growth: Growth, tmp_path: Path, sizes: int) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", LIMITS)
 def test_full_disk(kind: str, growth: Growth, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    said = _really_full(kind, growth, tmp_path, 8)
+    summary = _fill_disk(kind, growth, tmp_path, 8)
     with capsys.disabled():
-        print(said)
+        print(summary)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", LIMITS)
 def test_full_disk_at_many_sizes(kind: str, growth: Growth, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    said = _really_full(kind, growth, tmp_path, 60)
+    summary = _fill_disk(kind, growth, tmp_path, 60)
     with capsys.disabled():
-        print(said)
+        print(summary)

@@ -117,7 +117,7 @@ class Grid:
     def kill_worker(self, driver: subprocess.Popen[bytes], choice: random.Random) -> bool:
         """Return False if the run ended before a busy worker was found."""
         while driver.poll() is None:
-            working = [other for other in session(driver) if _says(other, WORKERS[self.engine])]
+            working = [other for other in session(driver) if _has_text(other, WORKERS[self.engine])]
             if working:
                 choice.choice(working).kill()
                 return True
@@ -162,7 +162,7 @@ class Grid:
         assert (found["cells"], found["done"], found["to_do"], found["core_hours"]) == (self.count, self.count, 0, 0)
 
 
-def _says(process: psutil.Process, words: str) -> bool:
+def _has_text(process: psutil.Process, words: str) -> bool:
     try:
         return words in " ".join(process.cmdline())
     except psutil.Error:
@@ -253,5 +253,5 @@ def test_overhead_of_the_grid(stores: Path, capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.parametrize("engine", ["processes", "ray"])
 def test_overhead_of_engines(engine: str, stores: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = [sys.executable, "-m", "tests.faults.gridding", "500", "idle", engine, str(stores.parent)]
-    said = subprocess.run(words, cwd=ROOT, check=True, capture_output=True).stdout
-    check_overhead(json.loads(said.splitlines()[-1]), f"{engine}, 500 cells", capsys)
+    output = subprocess.run(words, cwd=ROOT, check=True, capture_output=True).stdout
+    check_overhead(json.loads(output.splitlines()[-1]), f"{engine}, 500 cells", capsys)

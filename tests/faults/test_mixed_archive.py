@@ -28,7 +28,7 @@ AGAIN = 0.05
 """Maximum processor time of a second run, as a fraction of the first."""
 
 
-def made_up(count: int) -> Iterator[Recording]:
+def generate_recordings(count: int) -> Iterator[Recording]:
     options, nowhere = SYNTHETIC.parse_options({"num_records": count}), None
     for entry in SYNTHETIC.entries(nowhere, options):  # type: ignore[arg-type]  # it reads no source
         yield SYNTHETIC.load(nowhere, entry, options)  # type: ignore[arg-type]
@@ -36,14 +36,14 @@ def made_up(count: int) -> Iterator[Recording]:
 
 def write_archive(folder: Path, count: int) -> Path:
     """Write generated recordings, equally many in each format, in nested folders."""
-    for number, recording in enumerate(made_up(count)):
+    for number, recording in enumerate(generate_recordings(count)):
         place = folder / f"ward-{number % 7}" / f"{number // 500:03d}"
         place.mkdir(parents=True, exist_ok=True)
         write_quickly(recording, place / f"r{number:05d}{ENDINGS[number % len(ENDINGS)]}")
     return folder
 
 
-def spent(command: list[str]) -> tuple[float, float]:
+def run_timed(command: list[str]) -> tuple[float, float]:
     """Run a command successfully. Return its processor time and wall time in seconds."""
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     done = subprocess.run(command, capture_output=True, check=False)
@@ -63,9 +63,9 @@ def kill_after(ingest: Ingest, store: Path, tasks: int, choice: random.Random) -
     process.communicate()
 
 
-def taken_in_twice_and_killed(command: Any, count: int, folder: Path) -> dict[str, float]:
+def ingest_twice_with_kills(command: Any, count: int, folder: Path) -> dict[str, float]:
     """Assert that all stores are identical. Return the measured times."""
-    first, second = (spent(command(folder / "store", 1)) for _ in range(2))
+    first, second = (run_timed(command(folder / "store", 1)) for _ in range(2))
     expected = fingerprint(folder / "store")
     store = open_store(folder / "store")
     formats = store.table(["format"]).column(0).to_pylist()
@@ -75,7 +75,7 @@ def taken_in_twice_and_killed(command: Any, count: int, folder: Path) -> dict[st
     choice, tasks = random.Random(count), len(store.manifest.shards)
     for kill in range(KILLS):
         kill_after(Ingest(command, expected), folder / "killed", tasks * kill // KILLS, choice)
-    last = spent(command(folder / "killed", 1))
+    last = run_timed(command(folder / "killed", 1))
     assert fingerprint(folder / "killed") == expected
     assert not partials(folder / "killed")
     assert verify(folder / "killed") == []
@@ -89,9 +89,9 @@ def test_small_archive(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     def command(store: Path, workers: int) -> list[str]:
         return [sys.executable, str(SCRIPT), "folder", str(archive), str(store), "--records-per-shard", "5"]
 
-    found = taken_in_twice_and_killed(command, 200, tmp_path)
+    found = ingest_twice_with_kills(command, 200, tmp_path)
     with capsys.disabled():
-        print(f"\narchive of 200 in five formats, {KILLS} kills, stores byte-identical: {told(found)}")
+        print(f"\narchive of 200 in five formats, {KILLS} kills, stores byte-identical: {format_times(found)}")
 
 
 @pytest.mark.slow
@@ -103,11 +103,11 @@ def test_ten_thousand_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         def command(store: Path, workers: int) -> list[str]:
             return [*COMMAND, "folder", str(archive), str(store)]
 
-        found = taken_in_twice_and_killed(command, 10_000, folder)
+        found = ingest_twice_with_kills(command, 10_000, folder)
     with capsys.disabled():
-        print(f"\narchive of 10,000 in five formats, {KILLS} kills, stores byte-identical: {told(found)}")
+        print(f"\narchive of 10,000 in five formats, {KILLS} kills, stores byte-identical: {format_times(found)}")
     assert found["second"] < AGAIN * found["first"]
 
 
-def told(found: dict[str, float]) -> str:
+def format_times(found: dict[str, float]) -> str:
     return ", ".join(f"{name} {seconds:.1f} s" for name, seconds in found.items())

@@ -73,15 +73,15 @@ def campaign(data: Path, kind: str, first: int, count: int, tmp_path: Path) -> s
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_mutations(kind: str, real_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    said = campaign(real_data, kind, 0, round(300 * KINDS[kind].share), tmp_path)
+    summary = campaign(real_data, kind, 0, round(300 * KINDS[kind].share), tmp_path)
     with capsys.disabled():
-        print(said)
+        print(summary)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("kind", KINDS)
 def test_mutations_in_full(kind: str, real_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    said = campaign(real_data, kind, FIRST, FULL, tmp_path)
+    summary = campaign(real_data, kind, FIRST, FULL, tmp_path)
     with capsys.disabled():
-        print(said)
+        print(summary)

@@ -25,7 +25,9 @@ SCP_NUMBERS |= {"III": 61, "aVR": 62, "aVL": 63, "aVF": 64}
 
 def with_first_sample(rows: Rows, first: int) -> Rows:
     """Return the rows with another first sample."""
-    return {lead: (first, *steps[1:]) if lead == "I" else steps for lead, steps in rows.items()}
+    return {
+        lead: (first, *digital_values[1:]) if lead == "I" else digital_values for lead, digital_values in rows.items()
+    }
 
 
 def dicom_channel(lead: str, **more: Any) -> Dataset:
@@ -143,7 +145,8 @@ def atc_file(*blocks: bytes, uuid: str = "uuid-1", sampling_rate: int = 300, nan
 def atc_leads(rows: Rows = TWO_LEADS) -> list[bytes]:
     names = [b"ecg ", b"ecg2", b"ecg3", b"ecg4", b"ecg5", b"ecg6"]
     return [
-        atc_block(name, np.array(steps, "<i2").tobytes()) for name, steps in zip(names, rows.values(), strict=False)
+        atc_block(name, np.array(digital_values, "<i2").tobytes())
+        for name, digital_values in zip(names, rows.values(), strict=False)
     ]
 
 
@@ -174,7 +177,7 @@ def edf_file(
     texts += [(limit, 8) for limit in limits for _ in rows]
     texts += [("", 80)] * count + [(str(value), 8) for value in each] + [("", 32)] * count
     header = "".join(text.ljust(size)[:size] for text, size in texts).encode("latin-1")
-    blocks = [np.array(steps).reshape(there, -1) for steps in rows.values()]
+    blocks = [np.array(digital_values).reshape(there, -1) for digital_values in rows.values()]
     return header + np.hstack(blocks).astype("<i2").tobytes()
 
 

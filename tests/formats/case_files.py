@@ -144,7 +144,7 @@ def _clocs_csv(case: Case) -> Files:
 
 
 def _muse(case: Case) -> Files:
-    leads = [muse_lead(lead, steps, step=f"{case.microvolts:g}") for lead, steps in case.rows.items()]
+    leads = [muse_lead(lead, digital_values, step=f"{case.microvolts:g}") for lead, digital_values in case.rows.items()]
     text = muse(
         muse_waveform("Rhythm", *leads, base=f"{case.sampling_rate:g}"),
         about=f"<RestingECGMeasurements><VentricularRate>{case.heart_rate}</VentricularRate></RestingECGMeasurements>",
@@ -154,7 +154,10 @@ def _muse(case: Case) -> Files:
 
 def _aecg(case: Case) -> Files:
     scale = f'value="{case.microvolts:g}" unit="uV"'
-    leads = [aecg_lead(lead.upper(), " ".join(map(str, steps)), scale=scale) for lead, steps in case.rows.items()]
+    leads = [
+        aecg_lead(lead.upper(), " ".join(map(str, digital_values)), scale=scale)
+        for lead, digital_values in case.rows.items()
+    ]
     stated = f"""<subjectOf><annotationSet><component><annotation><code code="MDC_ECG_HEART_RATE"/>
 <value value="{case.heart_rate}" unit="bpm"/></annotation></component></annotationSet></subjectOf></series>"""
     series = aecg_series(aecg_time(f'value="{1 / case.sampling_rate:.7g}" unit="s"'), *leads)
@@ -234,8 +237,8 @@ def _mfer(case: Case) -> Files:
 def _alivecor(case: Case) -> Files:
     blocks = atc_leads({lead: case.rows[lead] for lead in STANDARD_LEADS[:6]})
     raw = atc_file(*blocks, sampling_rate=round(case.sampling_rate), nanovolts=round(1000 * case.microvolts))
-    told = struct.pack("<I", 2 * case.recording.num_samples)
-    return {"case": raw.replace(told, struct.pack("<I", 2 * case.num_samples))}
+    declared_size = struct.pack("<I", 2 * case.recording.num_samples)
+    return {"case": raw.replace(declared_size, struct.pack("<I", 2 * case.num_samples))}
 
 
 def _apple(case: Case) -> Files:

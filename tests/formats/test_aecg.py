@@ -22,7 +22,7 @@ from clocs.formats import read_from
 from clocs.formats.reading import read_identity_from
 from clocs.service.parsing.reading import MemorySource
 from clocs.signals.quality import GatePolicy, assess
-from tests.formats.independent import assert_same_recording, read_with_ecgdatakit
+from tests.formats.ecgdatakit_reader import assert_same_recording, read_with_ecgdatakit
 from tests.formats.xml_examples import TWO_LEADS, aecg, aecg_lead, aecg_series, aecg_time
 
 SHAPES = {
@@ -152,7 +152,9 @@ def test_origin_is_exact_with_scaled_digits(origin: Decimal, scale: Decimal, dig
 
 def test_representative_beats_are_not_read() -> None:
     beats = aecg_series(aecg_time(), aecg_lead("I", "9 9"), code="REPRESENTATIVE_BEAT")
-    assert read_example(aecg(beats, aecg_series())).digital.tolist() == [list(steps) for steps in TWO_LEADS.values()]
+    assert read_example(aecg(beats, aecg_series())).digital.tolist() == [
+        list(digital_values) for digital_values in TWO_LEADS.values()
+    ]
     assert_rejected(aecg(beats), "holds no waveform: no series of code RHYTHM")
 
 

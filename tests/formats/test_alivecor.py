@@ -84,7 +84,9 @@ def test_three_kinds_of_checksum_are_accepted() -> None:
 
 def test_averaged_beats_are_not_read() -> None:
     beat = atc_block(b"avg ", np.arange(450, dtype="<i2").tobytes())
-    assert read_example(atc_file(beat, *atc_leads())).digital.tolist() == [list(steps) for steps in TWO_LEADS.values()]
+    assert read_example(atc_file(beat, *atc_leads())).digital.tolist() == [
+        list(digital_values) for digital_values in TWO_LEADS.values()
+    ]
     with pytest.raises(FormatError, match="no ECG block"):
         read_example(atc_file(beat))
 

@@ -71,9 +71,9 @@ def test_windows_line_ends_a_byte_order_mark_and_semicolons() -> None:
 
 
 @given(st.lists(st.integers(-(10**8), 10**8), min_size=1, max_size=50), st.sampled_from([".", ","]))
-def test_three_decimals_are_exact(steps: list[int], mark: str) -> None:
-    values = [f"{step / 1000:.3f}".replace(".", mark) for step in steps]
-    assert read_example(apple_file(values, GERMAN if mark == "," else APPLE_LINES)).digital.tolist() == [steps]
+def test_three_decimals_are_exact(digital_values: list[int], mark: str) -> None:
+    values = [f"{step / 1000:.3f}".replace(".", mark) for step in digital_values]
+    assert read_example(apple_file(values, GERMAN if mark == "," else APPLE_LINES)).digital.tolist() == [digital_values]
 
 
 @pytest.mark.parametrize(("lines", "found"), [(APPLE_LINES, "Sinus Rhythm"), (GERMAN, "Sinusrhythmus")])

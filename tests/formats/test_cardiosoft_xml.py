@@ -117,7 +117,7 @@ BORN = "<BirthDateTime><Day>16</Day><Month>7</Month><Year>1949</Year></BirthDate
 def test_age_is_stated_or_computed_from_dates(patient: str, age: float | None, sex: str | None) -> None:
     recording = read_example(cardiosoft(about=f"{WHEN}<PatientInfo>{patient}</PatientInfo>"))
     assert (recording.age, recording.sex, recording.patient_id) == (age, sex, "")
-    assert recording.digital.tolist() == [list(steps) for steps in TWO_LEADS.values()]
+    assert recording.digital.tolist() == [list(digital_values) for digital_values in TWO_LEADS.values()]
 
 
 def test_identity() -> None:

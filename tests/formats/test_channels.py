@@ -15,8 +15,10 @@ from clocs.formats.channels import MAX_CHANNELS, Channel, gain_from_resolution, 
 from clocs.formats.demographics import Demographics
 
 
-def channel(lead: str = "I", steps: tuple[int, ...] = (1, 2, 3), gain: float = 200.0, baseline: int = 0) -> Channel:
-    return Channel(lead, np.array(steps, np.int64), gain, baseline)
+def channel(
+    lead: str = "I", digital_values: tuple[int, ...] = (1, 2, 3), gain: float = 200.0, baseline: int = 0
+) -> Channel:
+    return Channel(lead, np.array(digital_values, np.int64), gain, baseline)
 
 
 def read_example(
@@ -35,10 +37,12 @@ def read_example(
 
 
 @given(st.lists(st.integers(-(2**31) + 1, 2**31 - 1), min_size=1, max_size=20))
-def test_digital_values_of_any_size_are_unchanged(steps: list[int]) -> None:
-    recording = read_example(channel(steps=tuple(steps)), channel("II", tuple(range(len(steps)))))
-    assert recording.digital.tolist() == [steps, list(range(len(steps)))]
-    wide = max(steps) > 2**15 - 1 or min(steps) < -(2**15) + 1
+def test_digital_values_of_any_size_are_unchanged(digital_values: list[int]) -> None:
+    recording = read_example(
+        channel(digital_values=tuple(digital_values)), channel("II", tuple(range(len(digital_values))))
+    )
+    assert recording.digital.tolist() == [digital_values, list(range(len(digital_values)))]
+    wide = max(digital_values) > 2**15 - 1 or min(digital_values) < -(2**15) + 1
     assert recording.digital.dtype == (np.int32 if wide else np.int16)
     assert not np.isnan(recording.physical()).any()
 
@@ -72,11 +76,11 @@ def test_implausible_declared_length_is_ignored(declared: int | None, kept: int 
         ((channel(),), float("nan"), "rate of nan Hz"),
         ((channel(),), 1e9, "rate of 1e\\+09 Hz"),
         ((channel(), channel("II", (1,))), 500.0, "differ in length, 1 to 3"),
-        ((channel(steps=()),), 500.0, "holds no sample"),
+        ((channel(digital_values=()),), 500.0, "holds no sample"),
         ((channel(gain=0.0),), 500.0, "a gain of 0 per mV"),
         ((channel(gain=float("inf")),), 500.0, "a gain of inf per mV"),
         ((channel(baseline=2**31),), 500.0, "out of range"),
-        ((channel(steps=(2**31,)),), 500.0, "do not fit 32 bits"),
+        ((channel(digital_values=(2**31,)),), 500.0, "do not fit 32 bits"),
     ],
 )
 def test_invalid_channels_are_rejected(channels: tuple[Channel, ...], sampling_rate: float, message: str) -> None:
@@ -114,12 +118,12 @@ def test_long_lead_name_is_truncated() -> None:
 
 
 def test_missing_samples_are_marked_without_a_wider_type() -> None:
-    steps = np.array([1, -(2**15), 3], np.int16)
-    recording = read_example(Channel("I", steps, 200.0, missing=steps == -(2**15)), channel("II"))
+    digital_values = np.array([1, -(2**15), 3], np.int16)
+    recording = read_example(Channel("I", digital_values, 200.0, missing=digital_values == -(2**15)), channel("II"))
     assert recording.digital.dtype == np.int16
     assert np.isnan(recording.physical()).tolist() == [[False, True, False], [False] * 3]
-    assert read_example(Channel("I", steps, 200.0)).digital.tolist() == [[1, -(2**15), 3]], (
-        "a value unless it is said to be none"
+    assert read_example(Channel("I", digital_values, 200.0)).digital.tolist() == [[1, -(2**15), 3]], (
+        "a valid value unless it is marked as missing"
     )
 
 

@@ -44,8 +44,8 @@ def test_units_are_converted_to_millivolt(unit: str, written: float, gain: str, 
     assert recording.unit == "mV"
     size = {"m": 1, "u": 1e-3, "µ": 1e-3, "V": 1e3, "n": 1e-6}[unit[0]]
     assert recording.gain == pytest.approx([0.5 / size] if gain else [1000])
-    steps = np.round(6 * recording.gain)
-    assert recording.signal[0].tolist() == pytest.approx([(steps / recording.gain).item(), 0])
+    digital_values = np.round(6 * recording.gain)
+    assert recording.signal[0].tolist() == pytest.approx([(digital_values / recording.gain).item(), 0])
 
 
 def test_large_values_use_32_bits(tmp_path: Path) -> None:

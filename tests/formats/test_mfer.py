@@ -18,7 +18,7 @@ from clocs.formats import read_from
 from clocs.formats.reading import read_identity_from
 from clocs.service.parsing.reading import MemorySource
 from tests.formats.binary_examples import TWO_LEADS, Rows, mfer_channel, mfer_file, mfer_tag
-from tests.formats.independent import read_with_ecgdatakit
+from tests.formats.ecgdatakit_reader import read_with_ecgdatakit
 
 MONITOR = "mfer/monk_test-file.mwf"
 
@@ -27,7 +27,7 @@ def read_example(raw: bytes) -> Recording:
     return read_from(MemorySource({"m.mwf": raw}), "m.mwf")
 
 
-def steps(rows: Rows = TWO_LEADS) -> list[list[int]]:
+def digital_values(rows: Rows = TWO_LEADS) -> list[list[int]]:
     return [list(row) for row in rows.values()]
 
 
@@ -60,7 +60,7 @@ def test_both_byte_orders(order: str, tmp_path: Path) -> None:
     raw = mfer_file(order=order)
     recording = read_example(raw)
     assert (recording.leads, recording.sampling_rate, recording.gain.tolist()) == (("I", "II"), 500.0, [500.0, 500.0])
-    assert recording.digital.tolist() == steps()
+    assert recording.digital.tolist() == digital_values()
     theirs = read_with_ecgdatakit(raw, tmp_path, "theirs.mwf") if order == "<" else None
     assert theirs is None or theirs.sampling_rate == 500.0
 
@@ -76,7 +76,7 @@ def test_wrong_declared_lengths() -> None:
     with pytest.raises(FormatError, match="not complete sequences of 8 bytes"):
         read_example(mfer_file(rows, mfer_tag(0x04, b"\2")))
     announced = read_example(mfer_file(rows, mfer_tag(0x06, struct.pack("<I", 10**9))))
-    assert announced.digital.tolist() == steps(rows)
+    assert announced.digital.tolist() == digital_values(rows)
     assert announced.provenance.num_declared_samples == 3 * 10**9
 
 
@@ -84,7 +84,7 @@ def test_wrong_declared_lengths() -> None:
 def test_samples_of_every_integer_type(code: int, kind: str) -> None:
     rows: Rows = {"I": (1, 2, 3), "II": (4, 5, 100)}
     raw = mfer_file(rows, mfer_tag(0x0A, bytes([code])), kind=kind)
-    assert read_example(raw).digital.tolist() == steps(rows)
+    assert read_example(raw).digital.tolist() == digital_values(rows)
 
 
 def test_missing_samples_offsets_and_channel_definitions() -> None:
@@ -113,7 +113,7 @@ def test_averaged_beat_is_rejected() -> None:
     with pytest.raises(FormatError, match="an averaged beat is not a recording"):
         read_example(mfer_file(TWO_LEADS, beat))
     longer = mfer_tag(0x1E, np.zeros(100, "<i2").tobytes())
-    assert read_example(mfer_file(TWO_LEADS, beat, longer, mfer_tag(0x08, b"\1"))).digital.tolist() == steps()
+    assert read_example(mfer_file(TWO_LEADS, beat, longer, mfer_tag(0x08, b"\1"))).digital.tolist() == digital_values()
 
 
 @pytest.mark.parametrize("order", ["<", ">"])
@@ -136,7 +136,7 @@ def test_channel_skew_is_noted() -> None:
 def test_zeros_between_definitions_are_skipped() -> None:
     raw = mfer_file(TWO_LEADS, bytes(50_000_000))
     start = time.process_time()
-    assert read_example(raw).digital.tolist() == steps()
+    assert read_example(raw).digital.tolist() == digital_values()
     assert time.process_time() - start < 2
 
 

@@ -19,7 +19,7 @@ from clocs.core.sources import open_source
 from clocs.formats import read_from
 from clocs.formats.reading import read_identity_from
 from clocs.service.parsing.reading import MemorySource
-from tests.formats.independent import assert_same_recording, read_with_ecgdatakit
+from tests.formats.ecgdatakit_reader import assert_same_recording, read_with_ecgdatakit
 from tests.formats.xml_examples import TWO_LEADS, muse, muse_lead, muse_waveform
 
 FILES = [*(f"muse/braveheart_example{number}.xml" for number in range(1, 5)), "muse/cvrg_MUSE_20080710.xml"]
@@ -80,10 +80,12 @@ def test_digital_values_are_unchanged(hospital_files: Path) -> None:
 def test_rhythm_is_read_before_or_after_the_median_beat(order: tuple[str, str]) -> None:
     waveforms = {
         "Median": muse_waveform("Median", muse_lead("I", (9, 9)), base="1000"),
-        "Rhythm": muse_waveform("Rhythm", *(muse_lead(lead, steps) for lead, steps in TWO_LEADS.items())),
+        "Rhythm": muse_waveform(
+            "Rhythm", *(muse_lead(lead, digital_values) for lead, digital_values in TWO_LEADS.items())
+        ),
     }
     recording = read_example(muse(*(waveforms[kind] for kind in order)))
-    assert recording.digital.tolist() == [list(steps) for steps in TWO_LEADS.values()]
+    assert recording.digital.tolist() == [list(digital_values) for digital_values in TWO_LEADS.values()]
     assert recording.sampling_rate == 500.0
 
 

@@ -19,7 +19,7 @@ from clocs.formats import read_from
 from clocs.formats.reading import read_identity_from
 from clocs.service.parsing.reading import MemorySource
 from clocs.signals.leads import STANDARD_LEADS
-from tests.formats.independent import assert_same_recording, read_with_ecgdatakit
+from tests.formats.ecgdatakit_reader import assert_same_recording, read_with_ecgdatakit
 from tests.formats.xml_examples import TWO_LEADS, philips
 
 PULSE_FROM = {
@@ -115,7 +115,7 @@ def test_lead_names_in_capitals(name: str, hospital_files: Path) -> None:
 
 def test_uncompressed_leads() -> None:
     recording = read_example(philips())
-    assert recording.digital.tolist() == [list(steps) for steps in TWO_LEADS.values()]
+    assert recording.digital.tolist() == [list(digital_values) for digital_values in TWO_LEADS.values()]
     assert recording.provenance.notes == ()
     six = " ".join(STANDARD_LEADS[:6])
     assert read_example(philips(bytes(range(24)), labels=six)).digital[2].tolist() == [0x0908, 0x0B0A]

@@ -87,7 +87,7 @@ def test_averaged_beats_are_not_read_and_further_events_are_noted() -> None:
     recording = read_example(
         schiller().replace("<eventdata>", f"<eventdata>{first}").replace("</eventdata>", f"{event[0]}</eventdata>")
     )
-    assert recording.digital.tolist() == [list(steps) for steps in TWO_LEADS.values()]
+    assert recording.digital.tolist() == [list(digital_values) for digital_values in TWO_LEADS.values()]
     assert recording.provenance.notes == ("left out 1 more events with rhythms",)
 
 

@@ -18,7 +18,7 @@ from clocs.core.recording import Recording, missing_value
 from clocs.formats.writers.digital_values import fit_to_bits, to_ascii
 from clocs.formats.writing import WRITERS, WriteOptions, encode, plain_name, writer_for
 from tests.conftest import make_recording
-from tests.faults.failing_disk import Disk, on
+from tests.faults.failing_disk import Disk, use_disk
 from tests.formats.writers.recordings import millivolts, recordings
 
 PERSON = b"Smith-42"
@@ -93,11 +93,11 @@ def test_disk_failure_at_every_call(name: str, tmp_path: Path) -> None:
     target.parent.mkdir()
     recording = make_recording(num_samples=100)
     whole = Disk()
-    with on(whole):
+    with use_disk(whole):
         clocs.write(recording, target)
     expected = {file.name: file.read_bytes() for file in target.parent.iterdir()}
     for call in range(1, whole.calls + 1):
-        with on(Disk(call, errno.ENOSPC)), pytest.raises(StoreError, match="No space left on device"):
+        with use_disk(Disk(call, errno.ENOSPC)), pytest.raises(StoreError, match="No space left on device"):
             clocs.write(recording, target, overwrite=True)
         assert {file.name: file.read_bytes() for file in target.parent.iterdir()} == expected
 

@@ -15,15 +15,15 @@ TWO_LEADS: Rows = {"I": (1, -2, 300, 4), "II": (50, 60, -70, 80)}
 
 def muse_lead(
     lead: str,
-    steps: Sequence[int],
+    digital_values: Sequence[int],
     *,
     step: str = "4.88",
     unit: str = "MICROVOLTS",
     crc: str | None = None,
     more: str = "",
 ) -> str:
-    data = np.array(steps, "<i2").tobytes()
-    return f"""<LeadData><LeadSampleCountTotal>{len(steps)}</LeadSampleCountTotal>
+    data = np.array(digital_values, "<i2").tobytes()
+    return f"""<LeadData><LeadSampleCountTotal>{len(digital_values)}</LeadSampleCountTotal>
 <LeadAmplitudeUnitsPerBit>{step}</LeadAmplitudeUnitsPerBit><LeadAmplitudeUnits>{unit}</LeadAmplitudeUnits>
 <LeadID>{lead}</LeadID><LeadSampleSize>2</LeadSampleSize>{more}
 <LeadDataCRC32>{zlib.crc32(data) if crc is None else crc}</LeadDataCRC32>
@@ -36,7 +36,9 @@ def muse_waveform(kind: str, *leads: str, base: str = "500", exponent: str = "0"
 
 
 def muse(*waveforms: str, about: str = "") -> str:
-    waveforms = waveforms or (muse_waveform("Rhythm", *(muse_lead(lead, steps) for lead, steps in TWO_LEADS.items())),)
+    waveforms = waveforms or (
+        muse_waveform("Rhythm", *(muse_lead(lead, digital_values) for lead, digital_values in TWO_LEADS.items())),
+    )
     return f"""<?xml version="1.0" encoding="ISO-8859-1"?>
 <!DOCTYPE RestingECG SYSTEM "restecg.dtd">
 <RestingECG>{about}{"".join(waveforms)}</RestingECG>"""
@@ -57,7 +59,7 @@ def aecg_time(increment: str = 'value="0.002" unit="s"', code: str = "TIME_RELAT
 def aecg_series(*sequences: str, code: str = "RHYTHM") -> str:
     sequences = sequences or (
         aecg_time(),
-        *(aecg_lead(lead, " ".join(map(str, steps))) for lead, steps in TWO_LEADS.items()),
+        *(aecg_lead(lead, " ".join(map(str, digital_values))) for lead, digital_values in TWO_LEADS.items()),
     )
     inside = f"<component><sequenceSet>{''.join(sequences)}</sequenceSet></component>"
     return f'<component><series><code code="{code}"/>{inside}</series></component>'
@@ -81,7 +83,8 @@ def cardiosoft(
     rows: Rows = TWO_LEADS, *, about: str = "", resolution: str = '<Resolution units="uVperLsb">5</Resolution>'
 ) -> str:
     leads = "".join(
-        f'<WaveformData lead="{lead}">\t{",".join(map(str, steps))}</WaveformData>' for lead, steps in rows.items()
+        f'<WaveformData lead="{lead}">\t{",".join(map(str, digital_values))}</WaveformData>'
+        for lead, digital_values in rows.items()
     )
     return f"""<?xml version="1.0" encoding="ISO8859-1" ?><CardiologyXML>{about}<StripData>
 <SampleRate units="Hz">500</SampleRate><ChannelSampleCountTotal>4</ChannelSampleCountTotal>
@@ -97,8 +100,8 @@ def schiller(
     form: str = "COMMASEPARATE",
 ) -> str:
     channels = "".join(
-        f"<channel><name>{lead}</name><data>{','.join(map(str, steps))}</data><datastype>{form}</datastype></channel>"
-        for lead, steps in rows.items()
+        f"<channel><name>{lead}</name><data>{','.join(map(str, row))}</data><datastype>{form}</datastype></channel>"
+        for lead, row in rows.items()
     )
     return f"""<?xml version="1.0" encoding="UTF-8"?><com.xiriuz.sema.xml.schillerEDI.SchillerEDI>{about}<eventdata>
 <event><wavedata><type>{kind}</type><resolution><samplerate><exponent>{exponent}</exponent><value>500</value>

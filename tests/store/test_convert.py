@@ -21,7 +21,7 @@ from clocs.formats import read_from
 from clocs.store.convert import convert
 from clocs.store.store import Store
 from tests.conftest import make_recording
-from tests.faults.failing_disk import Disk, on
+from tests.faults.failing_disk import Disk, use_disk
 
 TEXT = "not an ECG\n"
 
@@ -263,11 +263,11 @@ def test_invalid_arguments_raise_errors(archive: Path, tmp_path: Path) -> None:
 def test_a_full_disk_ends_a_conversion_and_another_call_continues(archive: Path, tmp_path: Path) -> None:
     """An error of the disk is not a rejection. Files written before are kept."""
     convert(archive, tmp_path / "whole", "wfdb")
-    with on(disk := Disk()):
+    with use_disk(disk := Disk()):
         convert(archive, tmp_path / "counted", "wfdb")
     for call in range(1, disk.calls + 1, 7):
         out = tmp_path / "out"
-        with on(Disk(call, errno.ENOSPC)), pytest.raises(StoreError, match="No space left on device"):
+        with use_disk(Disk(call, errno.ENOSPC)), pytest.raises(StoreError, match="No space left on device"):
             convert(archive, out, "wfdb")
         assert not list(out.rglob("*.partial"))
         assert convert(archive, out, "wfdb").written >= 1
@@ -279,11 +279,11 @@ def test_a_full_disk_ends_a_conversion_and_another_call_continues(archive: Path,
 def test_one_parquet_file_is_complete_or_absent(store: Store, tmp_path: Path) -> None:
     out = tmp_path / "sub" / "all.parquet"
     out.parent.mkdir()
-    with on(disk := Disk()):
+    with use_disk(disk := Disk()):
         convert(store.folder, out)
     out.unlink()
     for call in range(1, disk.calls + 1):
-        with on(Disk(call, errno.ENOSPC)), pytest.raises(StoreError, match="No space left on device") as caught:
+        with use_disk(Disk(call, errno.ENOSPC)), pytest.raises(StoreError, match="No space left on device") as caught:
             convert(store.folder, out)
         assert ("Nothing was committed" in str(caught.value)) is not out.exists()
         out.unlink(missing_ok=True)

@@ -64,12 +64,12 @@ def carry_out(specimens: Specimens, kind: Kind, number: int, undamaged: dict[str
         ended = run_forked(use, specimens.folder)
     finally:
         specimens.restore()
-    verdict = judge(ended, damage, undamaged[use.__name__])
+    verdict = verdict_of(ended, damage, undamaged[use.__name__])
     detail = f"{ended.error}: {ended.message}" if ended.error else ""
     return Outcome(kind.name, number, use.__name__, str(damage), verdict, detail[-1000:], ended.seconds)
 
 
-def judge(ended: Ended, damage: Damage, undamaged: tuple[str, ...]) -> str:
+def verdict_of(ended: Ended, damage: Damage, undamaged: tuple[str, ...]) -> str:
     """Return the verdict on a child. All of its output must match that of undamaged files."""
     given = zip(ended.found, undamaged, strict=False)
     if len(ended.found) > len(undamaged) or any(one not in (REFUSED, other) for one, other in given):

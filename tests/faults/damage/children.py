@@ -54,15 +54,15 @@ def run_forked(use: Use, folder: Path) -> Ended:
             os.close(reading)
             _in_child(lambda: _ended(use, folder), writing, errors.fileno())
         os.close(writing)
-        told, hung = _read(reading, child)
+        output, hung = _read(reading, child)
         _, status, used = os.wait4(child, 0)
         errors.seek(0)
         written = errors.read().decode(errors="replace")
     seconds = used.ru_utime + used.ru_stime
-    if hung or not told:
+    if hung or not output:
         how = "hangs, killed" if hung else f"ended by {_signal(status)}"
         return Ended(error=how, message=written[-2000:], seconds=seconds)
-    parts = json.loads(told)
+    parts = json.loads(output)
     found, imported = (tuple(parts.pop(name)) for name in ("found", "imported"))
     return Ended(found, **parts, imported=imported, seconds=seconds)
 
@@ -87,15 +87,15 @@ def _in_child(work: Callable[[], dict[str, object]], writing: int, errors: int) 
 
 def _ended(use: Use, folder: Path) -> dict[str, object]:
     found: list[str] = []
-    told: dict[str, object] = {"found": found}
+    result: dict[str, object] = {"found": found}
     before = set(sys.modules)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             found.extend(digests(use(folder)))
     except Exception as error:
-        told |= {"error": type(error).__name__, "typed": isinstance(error, ClocsError), "message": str(error)}
-    return {**told, "imported": sorted(set(sys.modules) - before)}
+        result |= {"error": type(error).__name__, "typed": isinstance(error, ClocsError), "message": str(error)}
+    return {**result, "imported": sorted(set(sys.modules) - before)}
 
 
 def _read(handle: int, child: int) -> tuple[bytes, bool]:

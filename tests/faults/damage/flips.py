@@ -35,8 +35,8 @@ def draw_damage(folder: Path, files: list[str], choice: random.Random) -> Damage
     file = choice.choice(files)
     path = folder / file
     size = path.stat().st_size
-    places = structure(path) if choice.random() < 0.5 else [range(size)]
-    span = choice.choices(places, [len(place) for place in places])[0]
+    ranges = structure(path) if choice.random() < 0.5 else [range(size)]
+    span = choice.choices(ranges, [len(positions) for positions in ranges])[0]
     byte = choice.choice(span)
     if choice.random() < CUTS:
         return Damage(file, byte, cut=True)

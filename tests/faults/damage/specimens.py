@@ -52,10 +52,16 @@ def dataset() -> Dataset:
 
 def training(folder: Path, run: str, **changes: Any) -> list[str]:
     """Return the options of one of ``RUNS``, with six steps."""
-    told = {"store": folder / "store", "runs": folder / run, "seed": RUNS.index(run), "max_epochs": 2, "batch_size": 8}
-    told |= {"frames.num_samples": 400, "frames.sampling_rate": 125, "frames.segments": 2, "leads": "II,V2"}
-    told |= {"encoder.embedding_dim": EMBEDDING, "checkpoint_every": 2, "onnx": "false"}
-    return [f"{key}={value}" for key, value in {**told, **changes}.items()]
+    options = {
+        "store": folder / "store",
+        "runs": folder / run,
+        "seed": RUNS.index(run),
+        "max_epochs": 2,
+        "batch_size": 8,
+    }
+    options |= {"frames.num_samples": 400, "frames.sampling_rate": 125, "frames.segments": 2, "leads": "II,V2"}
+    options |= {"encoder.embedding_dim": EMBEDDING, "checkpoint_every": 2, "onnx": "false"}
+    return [f"{key}={value}" for key, value in {**options, **changes}.items()]
 
 
 def make_specimens(originals: Path, folder: Path) -> None:

@@ -16,7 +16,7 @@ from clocs.core.sources import open_source
 from clocs.formats import read_from
 from clocs.formats.reading import read_identity_from
 from clocs.service.parsing.reading import MemorySource
-from tests.formats.independent import read_with_ecgdatakit
+from tests.formats.ecgdatakit_reader import read_with_ecgdatakit
 from tests.formats.scp_encoding import Scp, crc, record, scp_leads, section
 
 EIGHT_LEADS = ("I", "II", "V1", "V2", "V3", "V4", "V5", "V6")

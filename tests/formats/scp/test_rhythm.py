@@ -17,7 +17,7 @@ from clocs.core.errors import FormatError
 from clocs.core.recording import Recording
 from clocs.formats import read_from
 from clocs.service.parsing.reading import MemorySource
-from tests.formats.independent import read_with_ecgdatakit
+from tests.formats.ecgdatakit_reader import read_with_ecgdatakit
 from tests.formats.scp_encoding import (
     DEFAULT_TABLE,
     Ints,
@@ -144,11 +144,11 @@ def test_sizes_that_overflow_16_bits(huffman: bool) -> None:
 
 def residuals(rows: Ints, beats: Beats, nanovolts: int = 2500) -> Scp:
     """Return leads I and II without their reference beats, which have another resolution, 5 uV."""
-    places = [(number, 1, SAMPLES) for number in (1, 2)]
+    spans = [(number, 1, SAMPLES) for number in (1, 2)]
     templates = [reference(0), -reference(7)]
     scale = 5000 // nanovolts
     taken = [subtracted(row, beat * scale, FIDUCIAL, beats) for row, beat in zip(rows, templates, strict=True)]
-    sections = {2: DEFAULT_TABLE, 3: lead_section(places, subtracted=True), 4: beat_section(300, FIDUCIAL, beats)}
+    sections = {2: DEFAULT_TABLE, 3: lead_section(spans, subtracted=True), 4: beat_section(300, FIDUCIAL, beats)}
     sections[5] = data_section([beat.tolist() for beat in templates], order=1, huffman=True, nanovolts=5000)
     sections[6] = data_section([row.tolist() for row in taken], order=2, huffman=True, nanovolts=nanovolts)
     return Scp(sections)
@@ -178,12 +178,12 @@ def test_subtracted_rhythm_needs_the_reference_beat(number: int, message: str) -
 def bimodal(rows: Ints, beats: Beats, *, minus: bool, flagged: bool = True, protocol: int = 20) -> Scp:
     """Return leads at a quarter of 500 Hz outside the protected zones, with or without the reference beat."""
     scp = residuals(rows, beats, 5000) if minus else Scp({2: DEFAULT_TABLE, 4: beat_section(300, FIDUCIAL, beats)})
-    places = [(number, 1, rows.shape[1]) for number in (1, 2)]
+    spans = [(number, 1, rows.shape[1]) for number in (1, 2)]
     templates = [reference(0), -reference(7)]
     taken = [
         subtracted(row, beat, FIDUCIAL, beats) if minus else row for row, beat in zip(rows, templates, strict=True)
     ]
-    scp.sections[3] = lead_section(places, subtracted=minus)
+    scp.sections[3] = lead_section(spans, subtracted=minus)
     scp.sections[5] = data_section([beat.tolist() for beat in templates], order=1, huffman=True, nanovolts=5000)
     stored = [decimated(row, beats, 4) for row in taken]
     scp.sections[6] = data_section(stored, order=2, huffman=True, nanovolts=5000, interval=8000, bimodal=flagged)
@@ -202,7 +202,7 @@ def test_bimodal_compression(minus: bool) -> None:
         inside[begin - 1 : end] = True
     np.testing.assert_array_equal(recording.digital[:, inside], rows[:, inside])
     off = np.abs(recording.digital - rows)[:, ~inside]
-    assert off.max() <= 30, "a smooth signal of 60 steps is off by little, not by a heartbeat"
+    assert off.max() <= 30, "the error of a smooth signal is much smaller than a heartbeat"
     assert off.mean() < 5
 
 
@@ -270,8 +270,8 @@ def test_too_many_heartbeats_are_rejected(beats: Beats) -> None:
 
 def test_leads_recorded_one_after_another_are_aligned() -> None:
     rows = [[1, 2, 3], [4, 5, 6], [7, 8, 9]]
-    places = [(1, 1, 3), (2, 4, 6), (3, 4, 6)]
-    recording = read_example(Scp({3: lead_section(places), 6: data_section(rows)}))
+    spans = [(1, 1, 3), (2, 4, 6), (3, 4, 6)]
+    recording = read_example(Scp({3: lead_section(spans), 6: data_section(rows)}))
     lacking = -(2**15)
     assert recording.digital.tolist() == [
         [1, 2, 3] + [lacking] * 3,
@@ -282,14 +282,14 @@ def test_leads_recorded_one_after_another_are_aligned() -> None:
 
 
 def test_leads_far_apart_are_rejected() -> None:
-    places = [(1, 1, 3), (2, 4_000_000_001, 4_000_000_003)]
+    spans = [(1, 1, 3), (2, 4_000_000_001, 4_000_000_003)]
     with pytest.raises(FormatError, match="too far apart"):
-        read_example(Scp({3: lead_section(places), 6: data_section([[1, 2, 3], [4, 5, 6]])}))
+        read_example(Scp({3: lead_section(spans), 6: data_section([[1, 2, 3], [4, 5, 6]])}))
 
 
 def test_calculated_and_unknown_leads() -> None:
-    places = [(1, 1, 3), (111, 1, 3), (200, 1, 3)]
-    recording = read_example(Scp({3: lead_section(places), 6: data_section([[1, 2, 3], [4, 5, 6], [7, 8, 9]])}))
+    spans = [(1, 1, 3), (111, 1, 3), (200, 1, 3)]
+    recording = read_example(Scp({3: lead_section(spans), 6: data_section([[1, 2, 3], [4, 5, 6], [7, 8, 9]])}))
     assert recording.leads == ("I", "III", "ECG")
     assert recording.digital.tolist() == [[1, 2, 3], [4, 5, 6], [7, 8, 9]]
     assert recording.provenance.notes == ("1 leads are stated to be calculated from others",)

@@ -48,11 +48,13 @@ def check(recording: Recording, folder: Path) -> tuple[str, ...]:
     notes = write_quickly(recording, folder / "r.dcm")
     dataset, microvolts = load_dataset(folder / "r.dcm")
     group = dataset.WaveformSequence[0]
-    steps = np.array([abs(float(channel.ChannelSensitivity)) for channel in group.ChannelDefinitionSequence])[:, None]
+    digital_values = np.array([abs(float(channel.ChannelSensitivity)) for channel in group.ChannelDefinitionSequence])[
+        :, None
+    ]
     expected = 1000 * millivolts(recording)
     assert np.isnan(microvolts).tolist() == np.isnan(expected).tolist()
     reach = np.nanmax(np.abs(expected), initial=0) + 1
-    tolerance = (0.5 if ROUNDED in notes else 1e-9) * steps + 1e-11 * reach
+    tolerance = (0.5 if ROUNDED in notes else 1e-9) * digital_values + 1e-11 * reach
     assert (np.nan_to_num(np.abs(microvolts - expected)) <= tolerance).all()
     assert float(group.SamplingFrequency) == pytest.approx(recording.sampling_rate, rel=1e-14)
     assert (group.NumberOfWaveformSamples, group.NumberOfWaveformChannels) == expected.shape[::-1]

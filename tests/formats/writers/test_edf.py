@@ -206,9 +206,9 @@ def test_limits_represent_gain_and_baseline(gain: float, baseline: int, ends: li
     assert -(2**15) <= limits.lowest <= low <= high <= limits.highest < 2**15
     assert max(len(limits.low), len(limits.high)) <= 8
     bottom, top = (float(text) / PER_MILLIVOLT[limits.unit] for text in (limits.low, limits.high))
-    steps = (limits.highest - limits.lowest) / (top - bottom)
-    assert steps == pytest.approx(gain, rel=1e-12 if limits.is_exact else 2e-5)
-    zero = limits.lowest - bottom * steps
+    digital_values = (limits.highest - limits.lowest) / (top - bottom)
+    assert digital_values == pytest.approx(gain, rel=1e-12 if limits.is_exact else 2e-5)
+    zero = limits.lowest - bottom * digital_values
     assert zero == pytest.approx(baseline, abs=1e-6 if limits.is_exact else 2e-5 * 2**16)
 
 

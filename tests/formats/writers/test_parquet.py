@@ -35,8 +35,8 @@ def check(recording: Recording, path: Path) -> None:
     assert signal.dtype == np.float32
     np.testing.assert_array_equal(signal, millivolts(recording).astype(np.float32))
     if ROUNDED not in notes:
-        steps = np.rint(signal.astype(np.float64) * row["gain"][:, None] + row["baseline"][:, None])
-        marked = np.where(np.isnan(steps), missing_value(recording.digital.dtype), steps)
+        digital_values = np.rint(signal.astype(np.float64) * row["gain"][:, None] + row["baseline"][:, None])
+        marked = np.where(np.isnan(digital_values), missing_value(recording.digital.dtype), digital_values)
         np.testing.assert_array_equal(marked, recording.digital)
 
 

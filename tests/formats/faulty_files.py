@@ -106,7 +106,7 @@ FAULTS: dict[str, tuple[Fault, str]] = {
 CUT = "cut short"
 
 
-def wrong_files(case: Case, form: FormatCase, fault: str, choice: random.Random) -> Files | None:
+def faulty_files(case: Case, form: FormatCase, fault: str, choice: random.Random) -> Files | None:
     """Return the files of a case with a fault, or None if the format cannot have it."""
     change, needed = FAULTS[fault]
     wrong = change(adapt_case(case, form), choice) if needed not in form.missing_fields else None

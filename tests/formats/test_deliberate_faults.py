@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.formats.case_files import EIGHT_LEADS, FORMAT_CASES, Case, adapt_case, real_cases
-from tests.formats.wrong_files import FAULTS, outcome, wrong_files
+from tests.formats.faulty_files import FAULTS, faulty_files, outcome
 
 SHARE = 3
 STATED = {"muse-xml", "aecg", "philips-xml", "cardiosoft-xml", "dicom", "scp"}
@@ -37,7 +37,7 @@ def outcomes(form: str, fault: str, some: list[Case]) -> Counter[str]:
     """Count the outcomes of the faulty files of some recordings. Return none for an impossible fault."""
     found: Counter[str] = Counter()
     for number, case in enumerate(some):
-        files = wrong_files(case, FORMAT_CASES[form], fault, random.Random(f"{form} {fault} {number}"))
+        files = faulty_files(case, FORMAT_CASES[form], fault, random.Random(f"{form} {fault} {number}"))
         if files is not None:
             found[outcome(files, adapt_case(case, FORMAT_CASES[form]).recording)] += 1
     return found

@@ -74,7 +74,7 @@ def test_nothing_written_is_a_failure(convert: Command, tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (("nowhere.hea", "a.edf"), "no such file"),
-        (("{in}", "out"), "say what to convert to: wfdb, dicom, edf"),
+        (("{in}", "out"), "Pass the format: wfdb, dicom, edf"),
         (("{in}/r.hea", "r.doc"), "no format has this extension"),
         (("{in}/r.hea", "r.doc", "--to", "ecg"), "Unknown writer 'ecg'"),
     ],

@@ -182,7 +182,7 @@ def test_a_dataset_tells_its_options_with_what_they_mean(clocs: Clocs) -> None:
         (("data", "ingest", "chapman", "nowhere", "x"), "no such folder or zip"),
         (("data", "ingest", "synthetic", "-", "x", "-o", "colour=red"), "colour"),
         (("data", "info", "nowhere"), "neither a store"),
-        (("data", "verify", "nowhere"), "no finished store"),
+        (("data", "verify", "nowhere"), "not a finished store"),
         (("data", "plot", "."), "--record"),
     ],
 )

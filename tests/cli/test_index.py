@@ -80,7 +80,7 @@ def test_an_index_is_changed(command: Command, place: Path, tmp_path: Path) -> N
     out, _ = command("index", "build", place / "archive", "index", "--json")
     assert json.loads(out) == {"index": "index", "kind": "exact", "patients": 12, "recordings": 24}
     for inside in ("archive", "archive/index", "store"):
-        assert "choose a place elsewhere" in command("index", "build", place / "archive", place / inside, code=1)[1]
+        assert "Choose another folder" in command("index", "build", place / "archive", place / inside, code=1)[1]
     assert "is not an index" in command("index", "rebuild", "indx", code=1)[1]
     assert not (tmp_path / "indx").exists()
     ids = [open_store(place / "store").recording(number).patient_id for number in (0, 23)]

@@ -12,7 +12,7 @@ from clocs.formats.reading import read
 from clocs.formats.writing import WRITERS
 from clocs.store.store import open_store
 from tests.cli.conftest import Command
-from tests.store.planted import Planted, encoded, faker, num_samples, occurring, write_planted
+from tests.store.planted import Planted, encoded, faker, occurring, planted_samples, write_planted
 
 DRAWN = 12
 """Every so many recordings."""
@@ -24,7 +24,7 @@ def planted(hospital_files: Path, tmp_path: Path) -> tuple[Path, dict[str, Plant
     random = np.random.default_rng(1)
     folder, damaged = tmp_path / "archive", tmp_path / "archive" / "damaged"
     damaged.mkdir(parents=True)
-    every = [*num_samples(hospital_files, tmp_path / "trial", random), *encoded(faker(random), words=False)]
+    every = [*planted_samples(hospital_files, tmp_path / "trial", random), *encoded(faker(random), words=False)]
     found = write_planted(every, folder, named=False)
     for path in [path for path in folder.iterdir() if path.is_file()]:
         (damaged / path.name).write_bytes(path.read_bytes()[: path.stat().st_size * 2 // 3])

@@ -1,4 +1,4 @@
-"""Synthetic ECGs: repeatable, physically consistent, and what their labels say."""
+"""Synthetic ECGs are reproducible, physically consistent and agree with their labels."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from clocs.signals.quality import GatePolicy, assess
 from clocs.signals.simulation import GroundTruth
 
 NOWHERE = FolderSource.__new__(FolderSource)
-"""A source that fails when touched: none is needed."""
+"""A source that fails when it is used, because the dataset needs none."""
 RHYTHMS = ("SR", "SB", "ST", "AFIB", "PVC")
 QUIET = SyntheticOptions(num_records=6000, noise=0)
 EIGHT = ("I", "II", "V1", "V2", "V3", "V4", "V5", "V6")
@@ -40,7 +40,7 @@ def entries(**options: Any) -> list[Entry]:
 
 @functools.cache
 def listed() -> dict[tuple[str, ...], list[Entry]]:
-    """Entries by their labels."""
+    """Return entries by their labels."""
     found: dict[tuple[str, ...], list[Entry]] = {}
     for entry in SYNTHETIC.entries(NOWHERE, QUIET):
         found.setdefault(entry.labels, []).append(entry)
@@ -48,7 +48,7 @@ def listed() -> dict[tuple[str, ...], list[Entry]]:
 
 
 def having(*labels: str, count: int = 12, options: SyntheticOptions = QUIET) -> list[tuple[Recording, GroundTruth]]:
-    """Recordings with just these labels, and what is true of them."""
+    """Return recordings with exactly these labels, and their ground truth."""
     chosen = listed()[labels][:count]
     assert chosen
     return [(SYNTHETIC.load(NOWHERE, entry, options), truth(entry.record_id, options)) for entry in chosen]
@@ -63,7 +63,7 @@ def lead(recording: Recording, name: str) -> npt.NDArray[np.float64]:
 
 
 def extreme(recording: Recording, known: GroundTruth, name: str) -> float:
-    """The median over beats of a lead's largest deflection within QRS, in mV, with its sign."""
+    """Return the median over beats of a lead's largest deflection within QRS, in mV, with sign."""
     values = lead(recording, name)
     cuts = [
         values[at : at + round(qrs * recording.sampling_rate)]
@@ -73,20 +73,20 @@ def extreme(recording: Recording, known: GroundTruth, name: str) -> float:
 
 
 def late_part(recording: Recording, known: GroundTruth, name: str) -> float:
-    """The median over beats of a lead's mean in the last 40 ms of QRS, in mV."""
+    """Return the median over beats of a lead's mean in the last 40 ms of QRS, in mV."""
     values, width = lead(recording, name), round(0.04 * recording.sampling_rate)
     ends = known.qrs_onsets + np.rint(known.qrs * recording.sampling_rate).astype(int)
     return float(np.median([values[end - width : end].mean() for end in ends[:-1]]))
 
 
 def at_j(recording: Recording, known: GroundTruth, name: str) -> float:
-    """The median over beats of a lead 60 ms after QRS, in mV."""
+    """Return the median over beats of a lead 60 ms after QRS, in mV."""
     after = known.qrs_onsets + np.rint((known.qrs + 0.06) * recording.sampling_rate).astype(int)
     return float(np.median(lead(recording, name)[after[after < recording.num_samples]]))
 
 
 def r_peaks(recording: Recording) -> npt.NDArray[np.intp]:
-    """Beats found without the generator's help: steep stretches over all chest leads together."""
+    """Detect beats from the signal alone, by steep stretches of all chest leads."""
     chest = recording.select(EIGHT).signal
     steep = np.square(sosfiltfilt(butter(2, (5, 25), "bandpass", fs=recording.sampling_rate, output="sos"), chest)).sum(
         axis=0
@@ -98,14 +98,14 @@ def r_peaks(recording: Recording) -> npt.NDArray[np.intp]:
 
 
 def intervals(recording: Recording) -> npt.NDArray[np.float64]:
-    """Seconds between beats that lie wholly inside."""
+    """Return the seconds between complete beats."""
     beats = r_peaks(recording)
     beats = beats[(beats > 60) & (beats < recording.num_samples - 60)]
     return np.diff(beats) / recording.sampling_rate
 
 
 def beat_average(recording: Recording) -> npt.NDArray[np.float64]:
-    """The median QRS of all leads as one vector."""
+    """Return the median QRS of all leads as one vector."""
     signal = recording.signal
     cuts = [signal[:, beat - 40 : beat + 40] for beat in r_peaks(recording) if 40 <= beat < recording.num_samples - 40]
     average = np.median(cuts, axis=0)
@@ -118,7 +118,7 @@ def test_it_is_registered_and_needs_no_source() -> None:
     assert set(SYNTHETIC.classes) == set(RHYTHMS)
 
 
-def test_a_recording_has_the_form_that_was_asked_for() -> None:
+def test_a_recording_follows_the_options() -> None:
     recording = load(3)
     assert recording.digital.shape == (12, 5000)
     assert recording.digital.dtype == np.int16
@@ -128,7 +128,7 @@ def test_a_recording_has_the_form_that_was_asked_for() -> None:
     assert recording.provenance.format == "synthetic"
 
 
-def test_a_recording_carries_what_its_entry_says() -> None:
+def test_a_recording_has_the_metadata_of_its_entry() -> None:
     for entry in entries(num_records=50):
         made = SYNTHETIC.load(NOWHERE, entry, SyntheticOptions(num_records=50))
         assert (made.record_id, made.patient_id, made.age, made.sex, made.labels) == (
@@ -140,14 +140,14 @@ def test_a_recording_carries_what_its_entry_says() -> None:
         )
 
 
-def test_order_and_number_of_records_change_nothing() -> None:
+def test_recordings_do_not_depend_on_order_and_number() -> None:
     forward = {entry.file: load(int(entry.record_id), num_records=40).digital for entry in entries(num_records=40)}
     for entry in reversed(entries(num_records=4000)[:40]):
         again = load(int(entry.record_id), num_records=4000)
         np.testing.assert_array_equal(again.digital, forward[entry.file])
 
 
-def test_more_records_only_add_to_those_before() -> None:
+def test_more_records_keep_existing_entries() -> None:
     assert entries(num_records=3000)[:1500] == entries(num_records=1500)
 
 
@@ -158,7 +158,7 @@ def test_records_and_seeds_differ() -> None:
         assert one.provenance.sha256 != other.provenance.sha256
 
 
-def test_identity_is_of_the_record_not_of_the_set() -> None:
+def test_the_hash_of_a_recording_does_not_depend_on_the_number_of_records() -> None:
     assert load(7, num_records=10).provenance.sha256 == load(7, num_records=99).provenance.sha256
     assert load(7).provenance.sha256 != load(7, sampling_rate=250).provenance.sha256
 
@@ -213,14 +213,14 @@ def p_waves(recording: Recording) -> list[float]:
     return [float(signal[beat - 85 : beat - 55].mean() - signal[beat - 150 : beat - 130].mean()) for beat in late]
 
 
-def test_noise_can_be_left_out_and_changes_no_beat() -> None:
+def test_noise_changes_no_beat() -> None:
     noisy, quiet = load(3), load(3, noise=0)
     assert np.corrcoef(noisy.digital[1], quiet.digital[1])[0, 1] > 0.9
     np.testing.assert_array_equal(truth("0000003", SyntheticOptions()).qrs_onsets, truth("0000003", QUIET).qrs_onsets)
     assert noisy.provenance.sha256 != quiet.provenance.sha256
 
 
-def test_intervals_measured_on_the_quiet_signal_are_the_true_ones() -> None:
+def test_intervals_of_the_clean_signal_are_the_true_ones() -> None:
     """P, QRS and T are the stretches where any lead leaves zero; plain sinus bradycardia keeps them apart."""
     measured = 0
     for recording, known in having("SB", count=40):
@@ -241,7 +241,7 @@ def test_intervals_measured_on_the_quiet_signal_are_the_true_ones() -> None:
 
 
 @pytest.mark.parametrize("rhythm", RHYTHMS)
-def test_beats_are_found_where_they_are_said_to_be(rhythm: str) -> None:
+def test_beats_are_at_the_true_positions(rhythm: str) -> None:
     for recording, known in having(rhythm, count=15):
         true = known.qrs_onsets[(known.qrs_onsets > 60) & (known.qrs_onsets < recording.num_samples - 120)]
         found = r_peaks(recording)
@@ -283,7 +283,7 @@ def test_atrial_ectopic_beats_are_early_and_narrow() -> None:
         assert (after < 1.4 * usual).all(), "the sinus node is reset: no full compensatory pause"
 
 
-def test_av_block_has_its_ratios() -> None:
+def test_av_block_has_its_conduction_ratios() -> None:
     for _, known in having("SR", "1AVB"):
         assert (known.pr > 0.2).all()
     for _, known in having("SR", "2AVB"):
@@ -326,7 +326,7 @@ def test_bundle_branch_blocks_are_wide_with_their_polarity_in_v1() -> None:
         assert extreme(recording, known, "V1") < 0
 
 
-def test_hypertrophy_has_its_voltages() -> None:
+def test_hypertrophy_has_high_voltages() -> None:
     def voltage(*labels: str) -> float:
         """S in V1 and R in V5 (Sokolow and Lyon), mean of some patients."""
         values = [lead(recording, "V5").max() - lead(recording, "V1").min() for recording, _ in having(*labels)]
@@ -398,13 +398,13 @@ def test_patients_own_their_recordings_age_and_sex() -> None:
     assert len({entry.age for entry in made}) > 10
 
 
-def test_every_rhythm_has_its_share() -> None:
+def test_every_rhythm_has_its_fraction() -> None:
     labels = [entry.labels[0] for entry in entries(num_records=5000)]
     for rhythm in RHYTHMS:
         assert 0.17 < labels.count(rhythm) / len(labels) < 0.23
 
 
-def test_findings_have_their_share_and_compatible_company() -> None:
+def test_findings_have_their_fraction_and_are_compatible() -> None:
     labels = [entry.labels for entry in entries(num_records=5000)]
     for finding in set(MEANINGS) - set(RHYTHMS):
         assert 0.02 < np.mean([finding in of for of in labels]) < 0.09, finding
@@ -413,7 +413,7 @@ def test_findings_have_their_share_and_compatible_company() -> None:
     assert any(len(of) == 3 for of in labels)
 
 
-def test_lasting_findings_are_in_every_recording_of_a_patient() -> None:
+def test_persistent_findings_are_in_every_recording_of_a_patient() -> None:
     made = entries(num_records=3000, recordings_per_patient=3)
     by_patient = [made[start : start + 3] for start in range(0, 3000, 3)]
     for finding in ("LBBB", "RBBB", "LVH", "RVH"):
@@ -422,14 +422,14 @@ def test_lasting_findings_are_in_every_recording_of_a_patient() -> None:
     assert {sum("STE-INF" in entry.labels for entry in group) for group in by_patient} == {0, 1, 2, 3}
 
 
-def test_tasks_are_classes() -> None:
+def test_tasks_define_the_classes() -> None:
     rhythm, findings = (SYNTHETIC.metadata(SyntheticOptions(task=task))["classes"] for task in ("rhythm", "findings"))
     assert list(rhythm) == list(RHYTHMS)
     assert set(findings) == set(MEANINGS)
     assert load(5, task="findings").provenance.sha256 == load(5).provenance.sha256
 
 
-def test_listing_takes_no_memory() -> None:
+def test_listing_needs_no_memory() -> None:
     tracemalloc.start()
     try:
         listed = sum(1 for _ in SYNTHETIC.entries(NOWHERE, SyntheticOptions(num_records=50_000, seed=9)))
@@ -440,7 +440,7 @@ def test_listing_takes_no_memory() -> None:
     assert peak < 2_000_000
 
 
-def test_truth_of_no_record_is_refused() -> None:
+def test_truth_of_an_unknown_record_raises_an_error() -> None:
     with pytest.raises(FormatError, match="not a synthetic record"):
         truth("A0001", SyntheticOptions())
 
@@ -448,7 +448,7 @@ def test_truth_of_no_record_is_refused() -> None:
 @pytest.mark.parametrize(
     "wrong", [{"leads": 3}, {"seconds": 0.5}, {"sampling_rate": 10}, {"num_records": 0}, {"seed": -1}, {"recording": 2}]
 )
-def test_impossible_options_are_refused(wrong: dict[str, float]) -> None:
+def test_invalid_options_raise_errors(wrong: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         SYNTHETIC.parse_options(wrong)
 
@@ -457,7 +457,7 @@ def test_options_may_be_text() -> None:
     assert SYNTHETIC.parse_options({"leads": "4", "num_records": "5"}) == SyntheticOptions(leads=4, num_records=5)
 
 
-def test_a_foreign_file_is_refused() -> None:
+def test_an_unknown_file_raises_an_error() -> None:
     with pytest.raises(FormatError, match="not a synthetic record"):
         SYNTHETIC.load(NOWHERE, Entry("A0001.hea"), SyntheticOptions())
 
@@ -471,7 +471,7 @@ def test_a_foreign_file_is_refused() -> None:
     seconds=st.floats(1, 20),
     sampling_rate=st.sampled_from([100.0, 250.0, 257.0, 300.0, 500.0, 1000.0]),
 )
-def test_any_options_give_a_sound_recording(
+def test_any_options_give_a_valid_recording(
     number: int, seed: int, repeats: int, leads: int, seconds: float, sampling_rate: float
 ) -> None:
     options = {

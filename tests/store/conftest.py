@@ -1,4 +1,4 @@
-"""A small store of planted content, made once and copied where a test changes it."""
+"""Fixtures of small stores."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def store_of(tmp_path: Path) -> Maker:
 
 @pytest.fixture
 def varied() -> list[Recording]:
-    """Recordings that differ in leads, length, rate, gain, type of integer, and have missing samples."""
+    """Return recordings that differ in leads, length, sampling rate, gain and integer type, some with gaps."""
     made = [
         make_recording(
             seed=number, record_id=f"r{number}", patient_id=f"p{number // 2}", num_samples=5000 + 1250 * number

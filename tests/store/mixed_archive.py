@@ -1,4 +1,4 @@
-"""A mixed archive as it lies on a hospital's disk, made of real sample files in nested folders and zips."""
+"""A mixed archive of real sample files in nested folders and zips."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import zipfile
 from pathlib import Path
 
 WARDS = {"muse": "cardiology/muse", "philips": "cardiology/2003", "aecg": "trials/aecg", "cardiosoft": "practice"}
-"""Where samples of a format lie as files; the others lie in zips."""
+"""Folders of the formats that are stored as files. The others are in zips."""
 ZIPS = {"dicom": "pacs/export.zip", "scp": "pacs/export.zip", "edf": "holter/a.ZIP", "ishne": "holter/a.ZIP"}
 OTHERS = "inbox/rest.zip"
 PUBLISHED = ("cinc2017/training2017/A0000", "cpsc2018/", "ludb/", "cardiology/", "ptbxl/", "chapman/ECGDataDenoised/")
 MOST_PUBLISHED = 3
-"""Recordings of a publisher's."""
+"""Recordings of publishers."""
 SCAN = b"%PDF-1.7 a scanned ECG"
 
 
 def mixed_archive(hospital_files: Path, originals: Path, folder: Path) -> Path:
-    """Every hospital sample and a few published records; files that are no ECGs, a broken zip, a zip in a zip."""
+    """Write hospital samples, published records, files that are not ECGs, a broken zip and a nested zip."""
     zipped: dict[str, dict[str, bytes]] = {}
     with zipfile.ZipFile(hospital_files) as archive:
         for name in sorted(member for member in archive.namelist() if "/" in member and not member.endswith("/")):
@@ -47,7 +47,7 @@ def zip_of(members: dict[str, bytes]) -> bytes:
 
 
 def _publish(archive: zipfile.ZipFile, prefix: str, folder: Path, zipped: dict[str, dict[str, bytes]]) -> None:
-    """Some records of a publisher's, each with the files beside it; those of CinC 2017 in a zip."""
+    """Add records of a publisher with their companion files; those of CinC 2017 in a zip."""
     names = sorted(name for name in archive.namelist() if name.startswith(prefix) and not name.endswith("/"))
     heads = [name for name in names if name.endswith((".hea", ".ecg")) or "Denoised" in name][:MOST_PUBLISHED]
     for head in heads:

@@ -1,4 +1,4 @@
-"""Files with made-up identities in every place that a format has for them: sample files, and such as encoders make."""
+"""Files with made-up identities in every field of their formats: sample files and encoded files."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ Files = dict[str, bytes]
 Fake = Callable[[], str]
 
 SIGNS = "GHJKLMNPQRSTVWXZ"
-"""None of them is a hex digit, so that nothing made of them stands in a hash."""
+"""Letters that are not hex digits, so that no fake occurs in a hash."""
 LENGTH = 11
 PLANTED_IN = (".xml", ".dcm", ".edf", ".mwf")
 """Sample files without checksums over their identities."""
 COPIES = 2
 MIN_PLANTED_LENGTH = 5
-"""Shorter ones might stand somewhere by chance."""
+"""Minimum length of a replaced value. Shorter ones may occur by chance."""
 
 
 @dataclass(frozen=True)
 class Planted:
-    """The files of one recording, by ending, and what was planted in them."""
+    """Files of one recording by extension, with the planted identities."""
 
     files: Files
     fakes: list[str]
     words: tuple[str, ...] = ()
-    """Labels and names of leads: what a recording says, and keeps where it is asked to."""
+    """Planted labels and lead names, which stay if they are kept."""
 
 
 def made(leads: tuple[str, ...], number: int) -> Recording:
-    """A heart made up of numbers alone."""
+    """Return a synthetic recording."""
     options, nowhere = SYNTHETIC.parse_options({"num_records": number + 1}), None
     *_, entry = SYNTHETIC.entries(nowhere, options)  # type: ignore[arg-type]  # it reads no source
     recording: Recording = SYNTHETIC.load(nowhere, entry, options)  # type: ignore[arg-type]
@@ -112,7 +112,7 @@ def _clocs_csv(fake: Fake, lead: str, label: str) -> Files:
 
 
 def encoded(fake: Fake, words: bool) -> Iterator[Planted]:
-    """Files of formats that samples are few of, or that have checksums; with ``words`` also in labels and leads."""
+    """Iterate over encoded files of formats with few samples or with checksums; ``words`` adds labels and leads."""
     lead, label = (fake(), fake()) if words else ("", "")
     makers: list[tuple[Callable[[Fake], Files], tuple[str, ...]]] = [
         *((maker, ()) for maker in (_scp, _ishne, _alivecor, _apple, _edf)),
@@ -131,7 +131,7 @@ def encoded(fake: Fake, words: bool) -> Iterator[Planted]:
 
 
 def plant(raw: bytes, values: list[str], random: np.random.Generator) -> tuple[bytes, list[str]]:
-    """A file with its identities replaced by words of the same length that stand in no hash and no text."""
+    """Replace the identities in a file by fakes of the same length."""
     planted = []
     for value in sorted(set(values), key=len, reverse=True):
         fake = "".join(random.choice(list(SIGNS), len(value)))
@@ -145,8 +145,8 @@ def plant(raw: bytes, values: list[str], random: np.random.Generator) -> tuple[b
     return raw, planted
 
 
-def num_samples(hospital_files: Path, trial: Path, random: np.random.Generator) -> Iterator[Planted]:
-    """Sample files with their identities replaced, where they can still be read: a number must stay one."""
+def planted_samples(hospital_files: Path, trial: Path, random: np.random.Generator) -> Iterator[Planted]:
+    """Iterate over sample files with replaced identities that can still be read."""
     source = open_source(hospital_files)
     for name in [name for name in source.names() if name.lower().endswith(PLANTED_IN)]:
         values = [
@@ -172,7 +172,7 @@ def faker(random: np.random.Generator) -> Fake:
 
 
 def write_planted(every: Iterable[Planted], folder: Path, *, named: bool) -> dict[str, Planted]:
-    """Files of their own, ``named`` after what was planted in them, else by number; by the file that is asked for."""
+    """Write planted files, ``named`` after their fakes or by number. Return them by file."""
     found = {}
     for number, one in enumerate(every):
         name = one.fakes[0][:30] if named and one.fakes else f"neutral-{number}"
@@ -183,6 +183,6 @@ def write_planted(every: Iterable[Planted], folder: Path, *, named: bool) -> dic
 
 
 def occurring(values: list[str], folder: Path) -> list[str]:
-    """Found by a plain search in each file of a folder, whatever the case."""
+    """Return the values that occur in the files of a folder, ignoring case."""
     files = [path.read_bytes().lower() for path in folder.rglob("*") if path.is_file()]
     return [value for value in values if any(value.lower().encode() in raw for raw in files)]

@@ -47,7 +47,7 @@ def flip(path: Path, at: int) -> None:
     path.write_bytes(raw)
 
 
-def test_a_stream_is_hashed_as_its_chunks_are() -> None:
+def test_a_stream_is_hashed_chunk_by_chunk() -> None:
     data = np.random.default_rng(0).bytes(5 * CHUNK_BYTES + 17)
     hasher = ChunkHasher()
     at = 0
@@ -61,7 +61,7 @@ def test_a_stream_is_hashed_as_its_chunks_are() -> None:
     assert ChunkHasher().checksums().tolist() == []
 
 
-def test_every_shard_has_checksums_that_state_its_hash(store: Store) -> None:
+def test_every_shard_has_checksums_with_its_hash(store: Store) -> None:
     for number, info in enumerate(store.manifest.shards):
         path = shard_path(store, number)
         raw = path.read_bytes()
@@ -85,7 +85,7 @@ def test_damage_is_found_in_every_column(name: str, store_of: Maker, varied: lis
         opened.shard(0).columns([name])
 
 
-def test_only_what_is_touched_is_checked(store: Store) -> None:
+def test_only_used_chunks_are_checked(store: Store) -> None:
     path = shard_path(store)
     _, begin = store.shard(0).unchecked_values
     flip(path, begin + 2 * CHUNK_BYTES)
@@ -113,7 +113,7 @@ def test_a_gather_checks_its_samples(number: int, store: Store) -> None:
     np.testing.assert_array_equal(frames.gather(other), whole[other], err_msg="the other shard is read as before")
 
 
-def test_nothing_is_looked_up_after_the_first_epoch(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checks_end_after_the_first_epoch(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = open_store(store.folder)
     frames = Frames(opened, POLICY)
     items = np.random.default_rng(0).permutation(len(frames))
@@ -127,7 +127,7 @@ def test_nothing_is_looked_up_after_the_first_epoch(store: Store, monkeypatch: p
     np.testing.assert_array_equal(np.concatenate(again), np.concatenate(first))
 
 
-def test_a_part_of_the_items_leaves_the_others_to_be_checked(store: Store) -> None:
+def test_other_items_stay_unchecked(store: Store) -> None:
     flip(shard_path(store, 1), store.shard(1).unchecked_values[1])
     frames = Frames(open_store(store.folder), POLICY)
     half = np.arange(len(frames) // 2)
@@ -137,7 +137,7 @@ def test_a_part_of_the_items_leaves_the_others_to_be_checked(store: Store) -> No
         frames.gather(np.arange(len(frames)))
 
 
-def test_forked_workers_share_what_was_checked(store: Store) -> None:
+def test_forked_workers_share_the_flags(store: Store) -> None:
     opened = open_store(store.folder)
     assert not opened.checked.of_file(0).any()
     child = multiprocessing.get_context("fork").Process(target=gather_all, args=(opened,))
@@ -148,7 +148,7 @@ def test_forked_workers_share_what_was_checked(store: Store) -> None:
     assert opened.checked.covers(0, np.array([begin]), np.array([begin + 2 * SAMPLES]))
 
 
-def test_what_was_checked_outlasts_a_closed_shard(store: Store) -> None:
+def test_flags_outlast_a_closed_shard(store: Store) -> None:
     opened = open_store(store.folder)
     opened.recording("r0")
     before = opened.checked.of_file(0).copy()
@@ -207,7 +207,7 @@ def test_checksums_are_not_written_for_a_damaged_shard(store: Store) -> None:
 
 
 @pytest.mark.parametrize("how", ["argument", "environment"])
-def test_a_store_without_checksums_is_read_only_if_asked(
+def test_a_store_without_checksums_is_read_only_on_request(
     how: str, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = gather_all(store)
@@ -219,7 +219,7 @@ def test_a_store_without_checksums_is_read_only_if_asked(
     np.testing.assert_array_equal(gather_all(opened), whole)
 
 
-def test_a_store_with_and_without_checksums_has_one_hash(store: Store) -> None:
+def test_checksums_do_not_change_the_hash_of_a_store(store: Store) -> None:
     checksums_path(shard_path(store)).unlink()
     assert open_store(store.folder, check=False).sha256 == store.sha256
 
@@ -233,8 +233,8 @@ def test_a_shard_of_another_size_is_rejected(store: Store) -> None:
             open_store(store.folder).recording("r0")
 
 
-def test_nothing_reads_a_shard_past_its_checksums() -> None:
-    """Columns come from ``CheckedArrow``; raw samples go to the gatherer alone."""
+def test_no_module_bypasses_checksums() -> None:
+    """Columns come from ``CheckedArrow``. Only the gatherer reads raw samples."""
     allowed = {
         r"\._file\._batch\b|\bget_batch\(": {
             "store/arrow_files.py",

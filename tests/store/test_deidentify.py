@@ -31,7 +31,7 @@ from tests.conftest import make_recording
 from tests.formats.binary_examples import WRITERS as BINARY_WRITERS
 from tests.store.conftest import Maker
 from tests.store.mixed_archive import mixed_archive
-from tests.store.planted import Planted, encoded, faker, num_samples, occurring, write_planted
+from tests.store.planted import Planted, encoded, faker, occurring, planted_samples, write_planted
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def planted(hospital_files: Path, tmp_path_factory: pytest.TempPathFactory) -> t
     """Write an archive with planted identities, also in file names."""
     random = np.random.default_rng(0)
     folder, trial = tmp_path_factory.mktemp("planted"), tmp_path_factory.mktemp("trial") / "trial"
-    every = [*num_samples(hospital_files, trial, random), *encoded(faker(random), words=True)]
+    every = [*planted_samples(hospital_files, trial, random), *encoded(faker(random), words=True)]
     return folder, write_planted(every, folder, named=True)
 
 

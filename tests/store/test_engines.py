@@ -1,4 +1,4 @@
-"""Whichever engine runs an ingest, the same bytes come out."""
+"""Every engine writes the same bytes."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def fingerprint(folder: Path) -> dict[str, str]:
 
 
 def some(source: Source, options: Options) -> Iterator[Entry]:
-    """The first recordings of CinC 2017's archive."""
+    """List the first recordings of CinC 2017."""
     return itertools.islice(DATASETS.get("physionet2017").entries(source, options), TASKS * RECORDS_PER_TASK)
 
 
 def load_or_die(killed: Path, source: Source, entry: Entry, options: Options) -> Recording:
-    """Read a recording; the process that first comes to one in the midst of a task kills itself and leaves a file."""
+    """Read a recording. The first process within a task kills itself and leaves a file."""
     if entry.file.endswith("A00150.hea") and not killed.exists():
         killed.touch()
         os.kill(os.getpid(), signal.SIGKILL)
@@ -48,7 +48,7 @@ def dataset() -> Dataset:
 
 @pytest.fixture(scope="module")
 def expected(dataset: Dataset, real_data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """In process."""
+    """Return the fingerprint of an ingest in this process."""
     folder = tmp_path_factory.mktemp("serial")
     store = ingest(dataset, real_data / "cinc2017.zip", folder)
     assert store.manifest.records_in == TASKS * RECORDS_PER_TASK
@@ -77,7 +77,7 @@ def test_same_bytes_on_two_workers(
 def test_a_worker_killed_midway_is_replaced(
     engine: Engine, dataset: Dataset, expected: dict[str, str], real_data: Path, tmp_path: Path
 ) -> None:
-    """kill -9 of a real worker while it works on a task."""
+    """The worker is killed by SIGKILL during a task."""
     store, killed = tmp_path / "store", tmp_path / "killed"
     ingest(
         replace(dataset, load=partial(load_or_die, killed)), real_data / "cinc2017.zip", store, engine=engine, workers=2

@@ -1,4 +1,4 @@
-"""Frames ready made, in one file for a store and a policy."""
+"""Cached frames equal computed frames."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CUT = FramePolicy(num_samples=2500, num_source_samples=2500, leads=LEADS)
 STRETCHED = FramePolicy(num_samples=500, num_source_samples=256, leads=LEADS)
 
 
-def test_cache_holds_what_gather_gives_and_is_named_by_content(store_of: Maker, tmp_path: Path) -> None:
+def test_the_cache_equals_gather_and_is_named_by_its_content(store_of: Maker, tmp_path: Path) -> None:
     store = store_of([make_recording(seed=n, record_id=f"r{n}") for n in range(3)])
     frames = Frames(store, STRETCHED)
     items = np.arange(len(frames))
@@ -47,7 +47,7 @@ DAMAGES: list[Callable[[bytes], bytes]] = [
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_cache_is_made_again(damage: Callable[[bytes], bytes], store_of: Maker, tmp_path: Path) -> None:
+def test_a_damaged_cache_is_written_again(damage: Callable[[bytes], bytes], store_of: Maker, tmp_path: Path) -> None:
     frames = Frames(store_of([make_recording(record_id="r0")]), STRETCHED)
     frames.cached(tmp_path)
     (path,) = tmp_path.glob("*.npy")
@@ -61,7 +61,7 @@ def test_a_damaged_cache_is_made_again(damage: Callable[[bytes], bytes], store_o
     assert path.read_bytes() == whole
 
 
-def test_frames_of_a_store_that_may_not_be_written_to_are_cached_where_only_their_user_looks(
+def test_frames_of_a_read_only_store_are_cached_in_a_private_folder(
     store_of: Maker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = store_of([make_recording(sampling_rate=250)])
@@ -75,7 +75,7 @@ def test_frames_of_a_store_that_may_not_be_written_to_are_cached_where_only_thei
 
 
 @pytest.mark.parametrize("all_leads", [False, True])
-def test_one_cache_serves_any_recordings(
+def test_one_cache_serves_any_selection_of_recordings(
     store_of: Maker, varied: list[Recording], tmp_path: Path, all_leads: bool
 ) -> None:
     store = store_of(varied, gate=GATE_OFF, per_shard=3)

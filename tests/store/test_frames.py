@@ -1,4 +1,4 @@
-"""Frames against a literal version that reads whole recordings and slices them in a loop."""
+"""Frames equal those of a literal version that slices complete recordings in a loop."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ POLICIES = {
 
 
 def literal(recording: Recording, policy: FramePolicy) -> list[tuple[int, str, Frame]]:
-    """Frame number, lead and samples of every instance, cut one by one in plain Python."""
+    """Return frame index, lead and samples of every instance, computed one by one in plain Python."""
     found = []
     for lead in policy.leads or recording.leads:
         if lead not in recording.leads or (recording.record_id, lead) in policy.excluded_leads:
@@ -93,7 +93,7 @@ def test_frames_equal_a_literal_loop(store_of: Maker, varied: list[Recording], n
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 1000))
-def test_order_of_a_batch_does_not_matter(store_of: Maker, varied: list[Recording], seed: int) -> None:
+def test_the_order_of_a_batch_does_not_matter(store_of: Maker, varied: list[Recording], seed: int) -> None:
     store = store_of(varied, gate=GATE_OFF, per_shard=3)
     frames = Frames(store, POLICIES["cut"])
     items = np.random.default_rng(seed).integers(0, len(frames), 20)
@@ -102,8 +102,8 @@ def test_order_of_a_batch_does_not_matter(store_of: Maker, varied: list[Recordin
         np.testing.assert_array_equal(batch[place], frames.gather([item])[0])
 
 
-def test_a_mask_leaves_the_other_recordings_out(store_of: Maker) -> None:
-    """Uniform shards take the arithmetic path, masked or not; both must agree with reading records."""
+def test_a_mask_selects_recordings(store_of: Maker) -> None:
+    """Uniform shards are indexed by arithmetic, with and without a mask."""
     store = store_of([make_recording(seed=n, record_id=f"r{n}", patient_id=f"p{n}") for n in range(10)])
     mask = np.array([n % 3 == 1 for n in range(10)])
     frames = Frames(store, POLICIES["cut"], records=mask)
@@ -129,8 +129,8 @@ def test_all_leads_are_stacked(store_of: Maker, varied: list[Recording]) -> None
         np.testing.assert_array_equal(whole.gather([item])[0], parts)
 
 
-def test_all_leads_are_those_that_most_recordings_have_in_one_order(store_of: Maker) -> None:
-    """Whatever order a file has them in; recordings that lack one are left out."""
+def test_all_leads_are_the_most_common_leads_in_one_order(store_of: Maker) -> None:
+    """The order of a file does not matter. Recordings that lack a lead are left out."""
     layouts = [("V1", "II"), ("I", "II", "V1"), ("V1", "II", "I"), ("II", "I", "V1", "V2"), ("II", "V1", "I")]
     made = [make_recording(leads, seed=n, record_id=f"r{n}", patient_id=f"p{n}") for n, leads in enumerate(layouts)]
     store = store_of(made, gate=GATE_OFF, per_shard=2)
@@ -148,8 +148,8 @@ def test_all_leads_are_those_that_most_recordings_have_in_one_order(store_of: Ma
     assert (few.leads, len(few)) == (("V1", "II"), 2)
 
 
-def test_resampled_frames_are_untouched_by_samples_that_miss_elsewhere(store_of: Maker) -> None:
-    """250 to 500 Hz: the filter reaches ten samples; a frame that it would reach a gap from is none."""
+def test_gaps_outside_of_a_resampled_frame_do_not_matter(store_of: Maker) -> None:
+    """From 250 to 500 Hz the filter reaches ten samples. Frames within its reach of a gap are left out."""
     clean = make_recording(("II",), num_samples=5000, sampling_rate=250.0)
     signal = clean.digital.copy()
     for place in (1255, 3900):  # just after the first of four frames, and within the fourth
@@ -163,7 +163,7 @@ def test_resampled_frames_are_untouched_by_samples_that_miss_elsewhere(store_of:
 
 
 @pytest.mark.parametrize("sampling_rate", [100.0, 257.0, 300.0, 333.3, 1000.0])
-def test_a_resampled_frame_is_what_the_whole_recording_gives(store_of: Maker, sampling_rate: float) -> None:
+def test_a_resampled_frame_equals_that_of_the_complete_recording(store_of: Maker, sampling_rate: float) -> None:
     recording = make_recording(("II",), num_samples=int(30.7 * sampling_rate), sampling_rate=sampling_rate)
     frames = Frames(
         store_of([recording], gate=GATE_OFF), FramePolicy(num_samples=2500, sampling_rate=500, leads=("II",))
@@ -176,10 +176,8 @@ def test_a_resampled_frame_is_what_the_whole_recording_gives(store_of: Maker, sa
         np.testing.assert_allclose(frames.gather([number])[0, 0], expected, atol=1e-6)
 
 
-def test_a_frame_of_a_long_recording_is_made_of_its_own_stretch(
-    store_of: Maker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Else a day of ECG, resampled whole for every frame, would take hours."""
+def test_a_frame_of_a_long_recording_reads_only_its_window(store_of: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a day of ECG would be resampled for every frame, which takes hours."""
     lengths = []
 
     def resample(signal: Frame, sampling_rate: float, target_rate: float) -> Frame:
@@ -193,7 +191,7 @@ def test_a_frame_of_a_long_recording_is_made_of_its_own_stretch(
     assert max(lengths) < 1250 + 50
 
 
-def test_long_names_of_leads_are_kept(store_of: Maker) -> None:
+def test_long_lead_names_are_kept(store_of: Maker) -> None:
     leads = ("Bipolar chest lead A", "Bipolar chest lead B")
     frames = Frames(
         store_of([make_recording(leads)], gate=GATE_OFF), FramePolicy(num_samples=5000, num_source_samples=5000)
@@ -201,7 +199,7 @@ def test_long_names_of_leads_are_kept(store_of: Maker) -> None:
     assert frames.locate([0, 1])[2].tolist() == list(leads) == list(frames.leads)
 
 
-def test_labels_at_the_frames_first_sample(store_of: Maker) -> None:
+def test_labels_at_the_first_sample_of_a_frame(store_of: Maker) -> None:
     episodes = (Episode(0, 2500, "A"), Episode(2500, 2501, "B"), Episode(2501, 5000, "A"), Episode(5000, 7500, "C"))
     recording = replace(make_recording(num_samples=7500), episodes=episodes)
     policy = FramePolicy(num_samples=2500, num_source_samples=2500, leads=("II",), label_at="start")
@@ -224,7 +222,7 @@ def test_targets_by_recording(store_of: Maker) -> None:
     assert frames.targets([0, 1, 2]).tolist() == [[True, False], [True, True], [False, False]]
 
 
-def test_masks_and_numbers_are_not_taken_for_one_another(store_of: Maker) -> None:
+def test_masks_and_indices_are_not_confused(store_of: Maker) -> None:
     store = store_of([make_recording(seed=seed, record_id=f"r{seed}") for seed in range(3)])
     frames = Frames(store, POLICIES["cut"])
     mask = np.zeros(len(frames), bool)
@@ -238,7 +236,7 @@ def test_masks_and_numbers_are_not_taken_for_one_another(store_of: Maker) -> Non
         Frames(store, POLICIES["cut"], records=np.arange(3))  # type: ignore[arg-type]
 
 
-def test_items_that_are_not_there_are_refused(store_of: Maker) -> None:
+def test_items_out_of_range_raise_an_error(store_of: Maker) -> None:
     frames = Frames(store_of([make_recording()]), POLICIES["cut"])
     with pytest.raises(IndexError, match="not all in"):
         frames.gather([len(frames)])
@@ -247,7 +245,7 @@ def test_items_that_are_not_there_are_refused(store_of: Maker) -> None:
 
 
 def test_real_frames_equal_their_recordings(originals: Path, tmp_path: Path) -> None:
-    """PTB-XL mixes 100 and 500 Hz: frames at an enforced 500 Hz match scipy on the whole recording."""
+    """PTB-XL has 100 and 500 Hz. Frames at 500 Hz agree with scipy on the complete recording."""
     from clocs.store.ingest import ingest
 
     store: Store = ingest("ptbxl", originals / "ptbxl", tmp_path / "ptbxl")

@@ -1,4 +1,4 @@
-"""What slipped through is found: by what it looks like, and by what an archive's files say."""
+"""Identities are found by patterns, and by comparison with an archive."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ HARMLESS = [
 ]
 
 
-def is_pseudonymous(seed: int, **more: object) -> Recording:
-    """Nothing in it looks like anybody."""
+def pseudonymous_recording(seed: int, **more: object) -> Recording:
+    """Return a recording without identities."""
     name = KEY.record(str(seed))
     made = replace(
         make_recording(seed=seed, record_id=name, patient_id=KEY.patient(str(seed)), labels=("SR",)),
@@ -58,35 +58,35 @@ def is_pseudonymous(seed: int, **more: object) -> Recording:
 
 
 @pytest.mark.parametrize(("kind", "text"), [(kind, text) for kind, texts in LOOKS.items() for text in texts])
-def test_what_looks_like_an_identity_is_found_and_named(kind: str, text: str) -> None:
+def test_patterns_find_identities_with_their_kind(kind: str, text: str) -> None:
     assert [found for found, _ in _matching_pattern("labels", text)] == [kind]
 
 
 @pytest.mark.parametrize("text", HARMLESS)
-def test_words_of_every_store_are_no_finding(text: str) -> None:
+def test_common_words_are_not_identities(text: str) -> None:
     assert list(_matching_pattern("labels", text)) == []
 
 
 @given(st.text(), st.text(), st.sampled_from(sorted(PATTERNS)), st.data())
-def test_an_identity_between_other_words_is_found(before: str, after: str, kind: str, data: st.DataObject) -> None:
+def test_an_identity_between_words_is_found(before: str, after: str, kind: str, data: st.DataObject) -> None:
     text = data.draw(st.sampled_from(LOOKS[kind]))
     assert list(_matching_pattern("labels", f"{before} | {text} | {after}"))
 
 
 @given(st.text(max_size=30))
-def test_pseudonyms_never_look_like_anybody(text: str) -> None:
+def test_pseudonyms_match_no_pattern(text: str) -> None:
     for pseudonym in (KEY.patient(text), KEY.record(text), KEY.file("00")):
         assert list(_matching_pattern("record_id", pseudonym)) == []
         assert list(_matching_pattern("findings.detail", f"{pseudonym}: section 3 is damaged")) == []
 
 
 @given(st.text(min_size=5))
-def test_a_finding_is_shown_masked(text: str) -> None:
+def test_hits_are_masked(text: str) -> None:
     assert text not in mask(text)
 
 
-def test_a_store_of_pseudonyms_is_clean(store_of: Maker) -> None:
-    assert scan_identities(store_of([is_pseudonymous(seed) for seed in range(5)]).folder).hits == ()
+def test_a_pseudonymous_store_has_no_hits(store_of: Maker) -> None:
+    assert scan_identities(store_of([pseudonymous_recording(seed) for seed in range(5)]).folder).hits == ()
 
 
 @pytest.mark.parametrize(
@@ -103,58 +103,58 @@ def test_a_store_of_pseudonyms_is_clean(store_of: Maker) -> None:
         ("notes", {"provenance": Provenance("x", notes=("Smith^John",))}),
     ],
 )
-def test_what_is_planted_in_a_column_is_found_there(store_of: Maker, column: str, more: dict[str, object]) -> None:
-    store = store_of([is_pseudonymous(1), is_pseudonymous(2, **more)])
+def test_an_identity_in_a_column_is_found(store_of: Maker, column: str, more: dict[str, object]) -> None:
+    store = store_of([pseudonymous_recording(1), pseudonymous_recording(2, **more)])
     hits = scan_identities(store.folder).hits
     assert [(hit.field, hit.count) for hit in hits] == [(column, 1)]
     assert scan_identities(store.folder, ignore=(column,)).hits == ()
 
 
-def test_what_is_planted_in_the_quarantine_is_found(store_of: Maker) -> None:
+def test_an_identity_in_the_quarantine_list_is_found(store_of: Maker) -> None:
     short = replace(
         make_recording(num_samples=100), record_id="Smith, John", provenance=Provenance("in/1953-05-08.xml")
     )
-    hits = scan_identities(store_of([is_pseudonymous(1), short]).folder).hits
+    hits = scan_identities(store_of([pseudonymous_recording(1), short]).folder).hits
     found = {(hit.file.split("/")[0].split("-")[0], hit.field, hit.kind) for hit in hits}
     assert found == {
         (file, *what) for file in ("quarantine", "receipts") for what in (("record_id", "name"), ("source", "date"))
     }
 
 
-def test_what_a_file_says_is_found_in_any_text(store_of: Maker, hospital_files: Path) -> None:
-    """A plain name looks like any word; only the archive tells."""
-    store = store_of([is_pseudonymous(1, labels=("ZZDEMOPTONLY felt dizzy",))])
+def test_an_identity_of_the_archive_is_found_in_any_text(store_of: Maker, hospital_files: Path) -> None:
+    """A plain name matches no pattern, so that only the archive reveals it."""
+    store = store_of([pseudonymous_recording(1, labels=("ZZDEMOPTONLY felt dizzy",))])
     assert scan_identities(store.folder).hits == ()
     hits = scan_identities(store.folder, hospital_files / "philips").hits
     assert {(hit.field, hit.kind) for hit in hits} == {("labels", "patient_name")}
     assert all("ZZDEMO" not in str(hit).upper() for hit in hits)
 
 
-def test_short_values_are_found_though_texts_lie_side_by_side(store_of: Maker, hospital_files: Path) -> None:
-    """Arrow puts the texts of a column end to end: in its bytes a short word does not stand alone."""
-    store = store_of([is_pseudonymous(seed, site=site) for seed, site in enumerate(("abc", "Clark", "xyz"))])
+def test_short_values_are_found_in_adjacent_texts(store_of: Maker, hospital_files: Path) -> None:
+    """Arrow stores the texts of a column without separators, so that a short word is not a whole word in the bytes."""
+    store = store_of([pseudonymous_recording(seed, site=site) for seed, site in enumerate(("abc", "Clark", "xyz"))])
     hits = scan_identities(store.folder, hospital_files / "aecg").hits
     assert [(hit.field, hit.kind, hit.count) for hit in hits] == [("site", "patient_name", 1)]
 
 
-def test_bytes_outside_of_any_text_are_searched(store_of: Maker, hospital_files: Path) -> None:
-    store = store_of([is_pseudonymous(1)])
+def test_bytes_outside_of_texts_are_searched(store_of: Maker, hospital_files: Path) -> None:
+    store = store_of([pseudonymous_recording(1)])
     (store.folder / "splits").mkdir()
     (store.folder / "splits" / "left.bin").write_bytes(b"\0\1ZZDEMOPTONLY\2")
     hits = scan_identities(store.folder, hospital_files / "philips").hits
     assert [(hit.file, hit.field, hit.kind) for hit in hits] == [("splits/left.bin", "bytes", "patient_name")]
 
 
-def test_dates_of_files_are_looked_for_in_other_spellings(hospital_files: Path) -> None:
+def test_dates_are_searched_in_other_spellings(hospital_files: Path) -> None:
     values = identity_values(hospital_files / "aecg")
     assert {"19530508", "1953-05-08", "08.05.1953", "2002-11-22", "20021122"} <= set(values)
 
 
-def test_an_archive_that_names_nobody_proves_nothing(store_of: Maker, tmp_path: Path) -> None:
+def test_an_archive_without_identities_raises_an_error(store_of: Maker, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="contains no identity"):
-        scan_identities(store_of([is_pseudonymous(0)]).folder, tmp_path)
+        scan_identities(store_of([pseudonymous_recording(0)]).folder, tmp_path)
 
 
-def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_a_store_raises_an_error(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="not a finished store"):
         scan_identities(tmp_path)

@@ -1,4 +1,4 @@
-"""An archive that grows at any place: only what is new is read, and nothing is lost or stored twice."""
+"""An incremental ingest reads only new files, and no recording is lost or stored twice."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NAMES = tuple("abcdefghij")
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Ten CSV files of a lead each; those of ``c`` and ``h`` are too short to be stored."""
+    """Write ten CSV files of one lead each. ``c`` and ``h`` are too short to be stored."""
     folder = tmp_path_factory.mktemp("files")
     for seed, name in enumerate(NAMES):
         num_samples = 300 if name in "ch" else 1000 + seed
@@ -37,7 +37,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Counting:
-    """The folder dataset in tasks of three recordings, with the files that were read."""
+    """The folder dataset in tasks of three recordings. It records the files that were read."""
 
     def __init__(self) -> None:
         self.read: list[str] = []
@@ -51,7 +51,7 @@ class Counting:
 
 
 def grow(files: Path, source: Path, names: str, store: Path) -> tuple[Store, str]:
-    """The store of an archive that holds these files, and which were read for it."""
+    """Return the store of an archive with these files, and the files that were read."""
     shutil.rmtree(source, ignore_errors=True)
     source.mkdir()
     for name in names:
@@ -65,7 +65,7 @@ def stored(store: Store) -> list[str]:
     return sorted(store.table(["record_id"]).column(0).to_pylist())
 
 
-def test_only_what_is_new_is_read_wherever_it_lies(files: Path, tmp_path: Path) -> None:
+def test_only_new_files_are_read(files: Path, tmp_path: Path) -> None:
     source, store = tmp_path / "source", tmp_path / "store"
     first, read = grow(files, source, "bcdgh", store)
     assert (read, stored(first)) == ("bcdgh", ["b", "d", "g"])
@@ -79,7 +79,9 @@ def test_only_what_is_new_is_read_wherever_it_lies(files: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("gone", "neighbours"), [("d", "ab"), ("g", "ef")])
-def test_what_is_gone_goes_and_its_neighbours_stay(gone: str, neighbours: str, files: Path, tmp_path: Path) -> None:
+def test_deleted_files_are_removed_and_their_tasks_read_again(
+    gone: str, neighbours: str, files: Path, tmp_path: Path
+) -> None:
     source, store, left = tmp_path / "source", tmp_path / "store", "abdefg".replace(gone, "")
     grow(files, source, "abdefg", store)
     fewer, read = grow(files, source, left, store)
@@ -100,8 +102,8 @@ def test_a_changed_file_is_read_again(files: Path, tmp_path: Path) -> None:
     assert stored(made) == ["a", "b", "d", "e", "f"]
 
 
-def test_an_unfinished_run_is_not_repeated(files: Path, tmp_path: Path) -> None:
-    """The manifest is missing, as after a kill; meanwhile the archive has grown at its front."""
+def test_finished_tasks_of_a_killed_ingest_are_not_repeated(files: Path, tmp_path: Path) -> None:
+    """The manifest is missing, as after a kill, and the archive has new files at the front."""
     source, store = tmp_path / "source", tmp_path / "store"
     grow(files, source, "bdefgi", store)
     (store / "manifest-000001.json").unlink()
@@ -111,7 +113,7 @@ def test_an_unfinished_run_is_not_repeated(files: Path, tmp_path: Path) -> None:
 
 @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.sets(st.sampled_from(NAMES), min_size=1), min_size=2, max_size=4))
-def test_whatever_comes_and_goes_the_store_holds_what_is_there(
+def test_the_store_holds_the_current_files_after_any_changes(
     files: Path, tmp_path_factory: pytest.TempPathFactory, stages: list[set[str]]
 ) -> None:
     place = tmp_path_factory.mktemp("stages")
@@ -124,8 +126,8 @@ def test_whatever_comes_and_goes_the_store_holds_what_is_there(
 
 
 @pytest.mark.parametrize("keyed", [False, True])
-def test_a_row_for_another_file_has_nothing_read_again(files: Path, tmp_path: Path, keyed: bool) -> None:
-    """The manifest says that the table is another one; recordings whose rows it has changed are read again."""
+def test_a_changed_row_affects_only_its_own_file(files: Path, tmp_path: Path, keyed: bool) -> None:
+    """The manifest names the new table. Only recordings with changed rows are read again."""
     source, store, table = tmp_path / "source", tmp_path / "store", tmp_path / "table.csv"
     grow(files, source, "abdefgij", tmp_path / "other")
     options: dict[str, object] = {"table": table}

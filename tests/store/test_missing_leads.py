@@ -1,4 +1,4 @@
-"""Frames that lack leads, against a literal version that cuts them recording by recording."""
+"""Frames with missing leads equal those of a literal version."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ POLICIES = st.fixed_dictionaries(
 
 
 def literal(recording: Recording, policy: FramePolicy) -> list[tuple[int, Frame, list[bool]]]:
-    """Frame number, (segments, leads, samples) and mask of every frame, in plain Python and double precision."""
+    """Return index, values (segments, leads, samples) and mask of every frame, in plain Python."""
     length, found = policy.num_samples * policy.num_segments, []
     rows = dict(zip(recording.leads, recording.physical().astype(np.float64), strict=True))
     if policy.unnamed_lead is not None and policy.unnamed_lead not in rows and "ECG" in rows:
@@ -72,7 +72,7 @@ def scaled(values: Frame, of: Frame, how: str) -> Frame:
 
 @pytest.fixture
 def at_one_rate(varied: list[Recording]) -> list[Recording]:
-    """Recordings that have other leads, gains and gaps; one has just V1 and V2, one an unnamed lead."""
+    """Return recordings with different leads, gains and gaps; one has V1 and V2, one an unnamed lead."""
     few = make_recording(("V1", "V2"), seed=20, record_id="few", patient_id="p20", num_samples=6000)
     unnamed = make_recording(("ECG",), seed=21, record_id="unnamed", patient_id="p21", num_samples=6000)
     digital = few.digital.copy()
@@ -80,7 +80,7 @@ def at_one_rate(varied: list[Recording]) -> list[Recording]:
     return [*(each for each in varied if each.sampling_rate == 500), replace(few, digital=digital), unnamed]
 
 
-def test_frames_that_lack_leads_equal_a_literal_loop(store_of: Maker, at_one_rate: list[Recording]) -> None:
+def test_frames_with_missing_leads_equal_a_literal_loop(store_of: Maker, at_one_rate: list[Recording]) -> None:
     store = store_of(at_one_rate, gate=GATE_OFF, per_shard=3)
 
     @settings(max_examples=60, deadline=None)
@@ -108,7 +108,7 @@ def test_frames_that_lack_leads_equal_a_literal_loop(store_of: Maker, at_one_rat
     check()
 
 
-def test_an_unnamed_lead_goes_to_the_channel_that_the_policy_names(store_of: Maker) -> None:
+def test_an_unnamed_lead_becomes_the_channel_of_the_policy(store_of: Maker) -> None:
     store = store_of([make_recording(("ECG",)), make_recording(("I", "II"), seed=1, record_id="r1")], gate=GATE_OFF)
     policy = FramePolicy(num_samples=2500, sampling_rate=500, leads=("I", "V1"), allow_missing_leads=True)
     with pytest.raises(ConfigError, match=r"unnamed lead \('ECG'\) but no lead of I, V1. Set unnamed_lead"):
@@ -139,7 +139,7 @@ def test_missing_leads_of_resampled_frames_stay_zero(store_of: Maker) -> None:
 
 
 def test_each_stored_lead_is_read_once() -> None:
-    """Twelve leads from eight that are stored; and two derived ones, for which I and II are read as well."""
+    """Eight stored leads give twelve. Two derived leads also read I and II."""
     stored = ("V6", "I", "II", "V1", "V2", "V3", "V4", "V5")
     policy = FramePolicy(num_samples=2500, sampling_rate=500, leads=STANDARD_LEADS)
     made = lead_derivation(stored, policy, all_leads=True)

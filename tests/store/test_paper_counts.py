@@ -1,4 +1,4 @@
-"""The paper's own counts, exactly, from the full data (its tables of instances, appendix A.2)."""
+"""The complete data give exactly the counts of the paper (tables of instances, appendix A.2)."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ PATIENTS = {
     "cardiology": (201, 50, 62),
 }
 DUPLICATES = {"chapman": (7, 7), "physionet2020": (250, 255), "physionet2017": (2, 2), "cardiology": (0, 0)}
-"""Groups and redundant recordings, as counted on the data by comparing every signal."""
+"""Groups and redundant recordings, counted by comparing every signal."""
 REFUSED = {"chapman": {"flat": 40, "missing": 8, "short": 1}, "physionet2020": {"flat": 3}}
 
 
 def quick(*names: str) -> list[Any]:
-    """Every dataset; all but these are slow."""
+    """Return every dataset, with all but these marked slow."""
     return [pytest.param(name, marks=() if name in names else pytest.mark.slow) for name in ARCHIVES]
 
 
@@ -55,7 +55,7 @@ def test_instances_and_patients_with_the_gate_off(name: str, real_data: Path, tm
 
 
 @pytest.mark.parametrize("name", quick("cardiology"))
-def test_refusals_and_duplicates_with_the_gate_on(name: str, real_data: Path, tmp_path: Path) -> None:
+def test_quarantine_and_duplicates_with_the_gate_on(name: str, real_data: Path, tmp_path: Path) -> None:
     store = make(name, real_data, tmp_path)
     numbers = info(store)
     assert numbers["quarantined"] == REFUSED.get(name, {})

@@ -203,11 +203,11 @@ class Dataset:
     incremental: bool = False
     """True if files may be added anywhere in the source. Then an ingest reads only new files."""
 
-    def parse_options(self, given: Mapping[str, Any]) -> Options:
+    def parse_options(self, values: Mapping[str, Any]) -> Options:
         """Validate options.
 
         Args:
-            given: Options by name, as values or as text from the command line.
+            values: Options by name, as values or as text from the command line.
 
         Returns:
             The options as an instance of the dataset's options class.
@@ -215,7 +215,7 @@ class Dataset:
         Raises:
             ConfigError: An option is unknown or invalid. The message lists all errors.
         """
-        return validate_model(self.options, given, f"dataset '{self.name}'")
+        return validate_model(self.options, values, f"dataset '{self.name}'")
 
     def describe_options(self) -> dict[str, dict[str, Any]]:
         """Return the default, as JSON, and the meaning of each option."""

@@ -119,8 +119,8 @@ def truth(record_id: str, options: SyntheticOptions) -> GroundTruth:
         FormatError: The record does not exist.
 
     Example:
-        >>> known = truth("0000006", SyntheticOptions(num_records=10))
-        >>> len(known.qrs_onsets) == len(known.kinds) == len(known.qt)
+        >>> beats = truth("0000006", SyntheticOptions(num_records=10))
+        >>> len(beats.qrs_onsets) == len(beats.kinds) == len(beats.qt)
         True
     """
     return _simulate(_record_number(record_id), options)[0].truth()
@@ -183,7 +183,7 @@ def _record_number(stem: str) -> int:
 def _load(source: Source, entry: Entry, options: SyntheticOptions) -> Recording:
     """Simulate the recording of an entry."""
     number = _record_number(entry.file.removeprefix("synthetic/"))
-    known = _entry(number, options)
+    full_entry = _entry(number, options)
     simulation, random = _simulate(number, options)
     leads = LEAD_SETS[options.leads]
     identity = f"{MODEL_VERSION} {number} {options.model_dump_json(exclude={'num_records', 'task'})}"
@@ -193,12 +193,12 @@ def _load(source: Source, entry: Entry, options: SyntheticOptions) -> Recording:
         baseline=np.zeros(len(leads), np.int32),
         sampling_rate=options.sampling_rate,
         leads=leads,
-        record_id=known.record_id,
-        patient_id=known.patient_id,
-        age=known.age,
-        sex=known.sex,
-        labels=known.labels,
-        provenance=Provenance(known.file, "synthetic", hashlib.sha256(identity.encode()).hexdigest()),
+        record_id=full_entry.record_id,
+        patient_id=full_entry.patient_id,
+        age=full_entry.age,
+        sex=full_entry.sex,
+        labels=full_entry.labels,
+        provenance=Provenance(full_entry.file, "synthetic", hashlib.sha256(identity.encode()).hexdigest()),
     )
 
 

@@ -64,7 +64,7 @@ class Gatherer:
 
     Args:
         store: The store.
-        groups: Frame groups, whose items are indexed one group after the other.
+        groups: Frame groups. Their items are indexed one group after the other.
     """
 
     def __init__(self, store: StoreReader, groups: Sequence[FrameGroup]) -> None:

@@ -102,7 +102,7 @@ def test_nothing_is_written_into_a_store(command: Command) -> None:
     command("data", "ingest", "synthetic", "-", "store", "-o", "num_records=2")
     ingest, embed = ("data", "ingest", "synthetic", "-", "store/shards/more"), ("embed", "store", "--out", "store/a")
     for told in (ingest, embed):
-        assert "whose manifest names all that belongs there" in " ".join(command(*told, code=1)[1].split())
+        assert "which holds only its own files" in " ".join(command(*told, code=1)[1].split())
     assert "must be a folder" in command("embed", "store", "--out", "a.npz", code=1)[1]
 
 
@@ -172,7 +172,7 @@ def test_a_dataset_tells_its_options_with_what_they_mean(clocs: Clocs) -> None:
     told = json.loads(clocs("data", "info", "folder", "--json"))["options"]
     assert told["keep"]["default"] == []
     shown = " ".join(clocs("data", "info", "folder").replace("│", " ").split())
-    assert "keep none With a key: what files say in words" in shown
+    assert "keep none Typed fields that stay in spite of a key" in shown
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_a_dataset_tells_its_options_with_what_they_mean(clocs: Clocs) -> None:
         (("data", "ingest", "chapmann", ".", "x"), "Did you mean 'chapman'?"),
         (("data", "ingest", "chapman", "nowhere", "x"), "no such folder or zip"),
         (("data", "ingest", "synthetic", "-", "x", "-o", "colour=red"), "colour"),
-        (("data", "info", "nowhere"), "neither a store"),
+        (("data", "info", "nowhere"), "neither the folder of a store"),
         (("data", "verify", "nowhere"), "not a finished store"),
         (("data", "plot", "."), "--record"),
     ],

@@ -293,7 +293,7 @@ def test_suspicious_electrodes_and_sampling_rates_are_noted(of_both: PretrainedE
     swapped, slow = swapped_arms(), replace(sinus_rhythm(), sampling_rate=250.0, provenance=Provenance(heart_rate=68))
     assert of_both.classify(swapped).notes[-1].startswith("lead I: P, QRS and T point down: arm electrodes swapped")
     note = of_both.classify(slow).notes[-1]
-    assert note.startswith("sampling_sampling_rate: 34 beats per minute at 250 Hz, but the file states 68")
+    assert note.startswith("sampling_rate: 34 beats per minute at 250 Hz, but the file states 68")
     assert not any("Check" in note for note in of_both.classify(sinus_rhythm()).notes)
 
 

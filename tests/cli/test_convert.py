@@ -51,7 +51,7 @@ def test_a_store_as_json_with_all_options(convert: Command, tmp_path: Path) -> N
     walk[1, 0, 7] = np.nan
     table = {"record_id": ["r0", "r1"], "patient_id": ["Smith", "Jones"]}
     Store.from_arrays(tmp_path / "store", list(walk), sampling_rate=500, leads=["I", "II"], table=table, gate=GATE_OFF)
-    options = ("--to", "bdf", "--derived", "--patient-ids", "--fill-missing", "--workers", "1", "--json")
+    options = ("--to", "bdf", "--derived-leads", "--patient-ids", "--fill-missing", "--workers", "1", "--json")
     summary = json.loads(convert(tmp_path / "store", tmp_path / "out", *options)[0])
     assert (summary["format"], summary["written"], summary["kept"], summary["refused"]) == ("bdf", 2, 0, {})
     assert summary["notes"] == {"missing samples are written as 0, because the format cannot mark them": 1}

@@ -47,7 +47,7 @@ def test_wrong_options_end_with_a_message(arguments: tuple[str, ...], words: str
 def test_a_port_that_is_taken_is_told_before_a_demonstration_is_made(command: Command, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         _, errors = command("serve", "--demo", "--demo-folder", tmp_path, "--port", taken.getsockname()[1], code=1)
-    assert "cannot listen on" in errors
+    assert "Cannot listen on" in errors
     assert not list(tmp_path.iterdir())
 
 

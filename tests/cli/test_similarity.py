@@ -83,7 +83,7 @@ def test_an_audit_as_json_and_as_a_table(command: Command, store: Path) -> None:
     table, _ = command("audit", "random", store)
     assert f"{found['membership']['auc']['value']:.3f}" in table
     assert "note: Random weights" in table
-    assert table.endswith("Embeddings are personal data, whatever these figures are.\n")
+    assert table.endswith("Embeddings are personal data, whatever the results.\n")
 
 
 @pytest.mark.parametrize(

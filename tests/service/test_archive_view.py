@@ -46,17 +46,17 @@ def test_neighbours_are_those_of_the_index(view: ArchiveView, recording: Recordi
 def test_fewer_than_asked_for_is_said(view: ArchiveView, recording: Recording) -> None:
     found = view.similar(recording, 100, NO_FILTER)
     assert len(found.found) == 20
-    assert found.notes[-1] == "only 20 patients of the index fit"
+    assert found.notes[-1] == "Only 20 patients of the index match."
 
 
 def test_one_that_fits_is_one_patient(view: ArchiveView, recording: Recording) -> None:
     ages = [row["age"] for row in view.map.rows]
     found = view.similar(recording, 5, Filter(age=(max(ages), max(ages))))
-    assert (len(found.found), found.notes[-1]) == (1, "only 1 patient of the index fits")
+    assert (len(found.found), found.notes[-1]) == (1, "Only 1 patient of the index matches.")
 
 
 def test_an_unknown_label_is_refused(view: ArchiveView, recording: Recording) -> None:
-    with pytest.raises(OptionError, match=r"no patient of the index has the label 'XYZ'; there are: .*'AFIB', "):
+    with pytest.raises(OptionError, match=r"No patient of the index has the label 'XYZ'\. Available: .*'AFIB', "):
         view.similar(recording, 5, Filter(label="XYZ"))
 
 
@@ -77,7 +77,7 @@ def test_the_map_is_that_of_principal_components(view: ArchiveView, recording: R
 
 
 def test_large_maps_are_drawn_by_lot(demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archive_view, "MOST_POINTS", 6)
+    monkeypatch.setattr(archive_view, "MAX_POINTS", 6)
     first, second = ArchiveView(demo / "index").map, ArchiveView(demo / "index").map
     assert len(first.rows) == 6
     assert first.rows == second.rows
@@ -137,5 +137,5 @@ def test_a_rebuild_while_the_index_is_opened_is_followed(tmp_path: Path, monkeyp
 
 
 def test_another_encoder_than_the_indexs_is_refused(demo: Path) -> None:
-    with pytest.raises(ConfigError, match="another encoder"):
+    with pytest.raises(ConfigError, match="not made by the encoder"):
         ArchiveView(demo / "index", load_encoder("cmsc-physionet2020"))

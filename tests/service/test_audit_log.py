@@ -62,9 +62,9 @@ def test_a_line_that_a_full_disk_cut_off_spoils_no_other(tmp_path: Path) -> None
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 40, hard))
     try:
-        with pytest.raises(StoreError, match="only be written down in part"):
+        with pytest.raises(StoreError, match="only be logged in part"):
             log.write(request_id="second")
-        with pytest.raises(StoreError, match="could not be written down"):
+        with pytest.raises(StoreError, match="could not be logged"):
             log.write(request_id="third")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -89,17 +89,17 @@ def test_nor_does_one_that_a_crash_cut_off(tmp_path: Path) -> None:
 
 def test_what_cannot_be_written_down_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="written down"):
+    with pytest.raises(StoreError, match="cannot be opened"):
         AuditLog(tmp_path / "file" / "searches.jsonl")
     log = AuditLog(tmp_path / "searches.jsonl")
     log.close()
-    with pytest.raises(StoreError, match="could not be written down"):
+    with pytest.raises(StoreError, match="could not be logged"):
         log.write(request_id="x")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 def test_a_full_disk_is_an_error() -> None:
     log = AuditLog(Path("/dev/full"))
-    with pytest.raises(StoreError, match="could not be written down"):
+    with pytest.raises(StoreError, match="could not be logged"):
         log.write(request_id="x")
     log.close()

@@ -168,7 +168,7 @@ def test_a_refused_connection_is_not_ended_as_an_idle_one() -> None:
 
 
 def test_beyond_its_connections_it_refuses_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "MOST_CONNECTIONS", 8)
+    monkeypatch.setattr(protocol, "MAX_CONNECTIONS", 8)
     with edge() as server:
         with contextlib.ExitStack() as stack:
             for _ in range(8):

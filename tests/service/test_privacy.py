@@ -55,7 +55,7 @@ def test_an_age_band_holds_the_ages_that_are_shown_so(
 
 def test_no_age_band_is_none_and_an_upturned_one_is_refused() -> None:
     assert age_range(None, None) is None
-    with pytest.raises(OptionError, match="not from 80 to 20"):
+    with pytest.raises(OptionError, match="ascending order, got 80 to 20"):
         age_range(80, 20)
 
 
@@ -76,7 +76,7 @@ def test_another_service_gives_other_handles_and_knows_none_of_these() -> None:
 
 
 def test_the_longest_unused_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_HANDLES", 3)
+    monkeypatch.setattr(module, "MAX_HANDLES", 3)
     handles = Handles()
     given = [handles.create(f"r{number}") for number in range(3)]
     handles.create("r0")
@@ -85,7 +85,7 @@ def test_the_longest_unused_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_one_that_is_asked_for_is_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_HANDLES", 3)
+    monkeypatch.setattr(module, "MAX_HANDLES", 3)
     handles = Handles()
     given = [handles.create(f"r{number}") for number in range(3)]
     handles.record(given[0])

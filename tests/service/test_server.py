@@ -212,7 +212,7 @@ def test_a_service_without_an_index_says_so_and_at_its_end_answers_what_it_accep
 def test_a_port_that_is_taken_is_said() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        said = f"cannot listen on 127.0.0.1:{port}: Address already in use. Choose another port"
+        said = f"Cannot listen on 127.0.0.1:{port}: Address already in use. Pass another port"
         with pytest.raises(ConfigError, match=said):
             run(ServiceSettings(open_access=True, port=port, audit_log=Path("unused")))
 
@@ -232,5 +232,5 @@ def test_an_address_that_is_not_this_machines_is_said(host: str, reason: str, mo
 
     monkeypatch.setattr(socket, "getaddrinfo", offline)
     settings = ServiceSettings(host=host, token=SecretStr(TOKEN), audit_log=Path("unused"))
-    with pytest.raises(ConfigError, match=f"cannot listen on {host}:8000: {reason}. Choose .* with --host"):
+    with pytest.raises(ConfigError, match=f"Cannot listen on {host}:8000: {reason}. Pass .* with --host"):
         run(settings)

@@ -62,7 +62,7 @@ def test_what_is_no_token(text: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refusal:
         read_token(path)
     assert not text or text not in str(refusal.value).replace(str(path), "")
-    with pytest.raises(ConfigError, match="no token"):
+    with pytest.raises(ConfigError, match="No token"):
         read_token(tmp_path / "absent")
 
 

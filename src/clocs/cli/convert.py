@@ -23,7 +23,9 @@ def convert(
         str | None,
         typer.Option(help="Write this format: wfdb, dicom, edf, bdf, csv or parquet. Default: from the suffix of OUT."),
     ] = None,
-    derived: Annotated[bool, typer.Option("--derived", help="Also write the leads derived from I and II.")] = False,
+    derived: Annotated[
+        bool, typer.Option("--derived-leads", help="Also write the leads derived from I and II.")
+    ] = False,
     patient_ids: Annotated[
         bool, typer.Option("--patient-ids", help="Write patient ids, which are omitted by default.")
     ] = False,

@@ -19,7 +19,7 @@ Labelled = Annotated[
     int | None, typer.Option(min=1, help="Use the labels of this number of training patients, instead of a fraction.")
 ]
 LabelUnit = Annotated[str, typer.Option(help="Draw the fraction over patients, or over frames as in the paper's code.")]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of the label draw and of random weights.")]
+Seed = Annotated[int, typer.Option(min=0, help="Set the seed of the label draw and of random weights.")]
 Frames = Annotated[
     str,
     typer.Option(
@@ -82,13 +82,13 @@ def finetune_command(
     ] = 15,
     monitor: Annotated[str, typer.Option(help="Monitor this validation metric: loss or auc.")] = "loss",
     batch_size: Annotated[
-        int, typer.Option(help="Number of instances per batch; 0 selects 16 for Cardiology and 256 otherwise.")
+        int, typer.Option(help="Set the number of instances per batch; 0 selects 16 for Cardiology and 256 otherwise.")
     ] = 0,
     passes_per_epoch: Annotated[
         int, typer.Option(help="Pass this number of times over the labelled frames per epoch.")
     ] = 1,
     optimizer: Annotated[str, typer.Option(help="Train with this optimiser: adam or adamw.")] = "adam",
-    learning_rate: Annotated[float, typer.Option(help="Learning rate of the optimiser.")] = 1e-4,
+    learning_rate: Annotated[float, typer.Option(help="Set the learning rate.")] = 1e-4,
     runs: RunsFolder = Path("runs"),
     num_threads: Threads = 1,
     as_json: AsJson = False,

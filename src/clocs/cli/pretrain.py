@@ -19,7 +19,10 @@ def pretrain(
     as_json: AsJson = False,
     show: Annotated[bool, typer.Option("--show", help="Print the resolved configuration and exit.")] = False,
     log_every: Annotated[
-        int, typer.Option(min=1, help="Log every this number of steps within an epoch if the output is not a terminal.")
+        int,
+        typer.Option(
+            min=1, help="Set the number of steps between log lines within an epoch, if the output is not a terminal."
+        ),
     ] = LOG_EVERY,
 ) -> None:
     """Pre-train an encoder.

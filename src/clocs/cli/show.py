@@ -40,7 +40,7 @@ def augmentations(
     record: Annotated[str, typer.Option(help="Plot the recording with this id.")],
     out: Picture = Path("augmentations.png"),
     lead: Annotated[str | None, typer.Option(help="Plot this lead. Default: the first one.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the augmentations.")] = 0,
+    seed: Annotated[int, typer.Option(help="Set the seed of the augmentations.")] = 0,
 ) -> None:
     """Plot 5 s of a recording under every augmentation, with default options and probability 1."""
     from clocs.drawing.batch import draw_augmentations
@@ -57,7 +57,7 @@ def augmentations(
 def curves(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs.")],
     out: Picture = Path("curves.png"),
-    title: Annotated[str, typer.Option(help="Title of the picture.")] = "",
+    title: Annotated[str, typer.Option(help="Set the title of the picture.")] = "",
 ) -> None:
     """Plot losses and effective ranks of runs by epoch."""
     from clocs.training.curves import draw_runs

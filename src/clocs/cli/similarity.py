@@ -21,7 +21,7 @@ Checkpoints = Annotated[
 ]
 Part = Annotated[str, typer.Option(help="Use this part of the split: train, validation or test; or all of the store.")]
 Frames = Annotated[str, typer.Option(help="Cut recordings into frames by this rule: encoder, paper or segments.")]
-Seed = Annotated[int, typer.Option(help="Seed of random weights and of UMAP.")]
+Seed = Annotated[int, typer.Option(help="Set the seed of random weights and of UMAP.")]
 
 
 class ClusterSelectionName(StrEnum):
@@ -35,7 +35,7 @@ class ClusterSelectionName(StrEnum):
 def score_command(
     checkpoints: Checkpoints,
     store: StoreFolder,
-    k: Annotated[int, typer.Option("-k", help="Number of neighbours.")] = 10,
+    k: Annotated[int, typer.Option("-k", help="Compare with this number of neighbours.")] = 10,
     split: SplitName = "default",
     part: Part = "test",
     frames: Frames = "encoder",
@@ -126,7 +126,7 @@ def groups_command(
     store: StoreFolder,
     min_group_size: Annotated[
         int | None,
-        typer.Option(help="Minimum number of patients per group. Default: 15, or 1 % of all if that is more."),
+        typer.Option(help="Set the minimum number of patients per group. Default: 15, or 1 % of all if that is more."),
     ] = None,
     cluster_selection: Annotated[
         ClusterSelectionName,
@@ -207,7 +207,7 @@ def audit(
     store: SplitStoreFolder,
     split: SplitName = "default",
     frames: Frames = "encoder",
-    seed: Annotated[int, typer.Option(min=0, help="Seed of random weights.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Set the seed of random weights.")] = 0,
     num_threads: Threads = 1,
     as_json: AsJson = False,
 ) -> None:

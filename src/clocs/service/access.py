@@ -34,7 +34,7 @@ class Access:
         self._token = settings.token.get_secret_value().encode() if settings.token else None
         self._proxies = {name.lower().strip("[]") for name in settings.allowed_hosts}
         self._hosts = {settings.host.lower(), *LOOPBACK_NAMES, *self._proxies}
-        self._in_network = not settings.on_loopback
+        self._is_on_network = not settings.on_loopback
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -48,16 +48,17 @@ class Access:
         headers = {name: value for name, value in scope["headers"] if name in (b"host", b"origin", b"authorization")}
         host = headers.get(b"host", b"").decode("latin-1").lower()
         origin = headers.get(b"origin")
-        if scope["path"] not in ANY_HOST_PATHS and not self._is_known(_name_of(host)):
+        if scope["path"] not in ANY_HOST_PATHS and not self._is_own_host(_host_name(host)):
             return ProblemError(
                 421,
                 "wrong-host",
-                "The service is not known by this name",
-                "Use the address it printed. Who runs the service can add a name: clocs serve --allowed-host NAME.",
+                "The host name is not accepted",
+                "Use the address that the service printed. Its operator can add a name with: "
+                "clocs serve --allowed-host NAME.",
             )
-        if origin is not None and not self._is_own(origin.decode("latin-1").lower().partition("://")[2], host):
+        if origin is not None and not self._is_own_origin(origin.decode("latin-1").lower().partition("://")[2], host):
             return ProblemError(
-                403, "foreign-origin", "Pages of other sites may not ask", "Use the service's own page."
+                403, "foreign-origin", "Requests from other sites are not accepted", "Use the service's own page."
             )
         if self._token is None or not scope["path"].startswith(TOKEN_PATHS):
             return None
@@ -67,22 +68,22 @@ class Access:
         return ProblemError(
             401,
             "token-needed",
-            "A token is needed",
-            "Send the header 'Authorization: Bearer TOKEN'. The service printed the token when it started, or it is in "
-            "the file given by --token-file.",
+            "A token is required",
+            "Send the header 'Authorization: Bearer TOKEN'. The service printed the token at its start, or read it "
+            "from --token-file.",
             {"www-authenticate": "Bearer"},
         )
 
-    def _is_known(self, name: str) -> bool:
+    def _is_own_host(self, name: str) -> bool:
         """Return True if a host name belongs to the service. On a network, IP addresses are accepted because no page
         can forge them."""
-        return name in self._hosts or (self._in_network and _is_address(name))
+        return name in self._hosts or (self._is_on_network and _is_address(name))
 
-    def _is_own(self, origin: str, host: str) -> bool:
-        return bool(origin) and (origin == host or _name_of(origin) in self._proxies)
+    def _is_own_origin(self, origin: str, host: str) -> bool:
+        return bool(origin) and (origin == host or _host_name(origin) in self._proxies)
 
 
-def _name_of(host: str) -> str:
+def _host_name(host: str) -> str:
     """Return a Host header without its port."""
     if host.startswith("["):
         return host[1:].partition("]")[0]

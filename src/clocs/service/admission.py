@@ -22,14 +22,14 @@ class RequestLimiter:
     """Limit on the number of active and waiting requests; further requests are refused."""
 
     def __init__(self, limits: Limits, metrics: Metrics) -> None:
-        self._places = limits.active + limits.waiting
+        self._max_inside = limits.active + limits.waiting
         self._work = asyncio.Semaphore(limits.active)
         self._metrics = metrics
         self.inside = 0
 
     @property
     def is_full(self) -> bool:
-        return self.inside >= self._places
+        return self.inside >= self._max_inside
 
     def enter(self) -> bool:
         """Admit a request, and return False if the service is full."""
@@ -81,12 +81,12 @@ class _BoundedReceive:
 
     def __init__(self, receive: Receive, limits: Limits) -> None:
         self._receive, self._limits = receive, limits
-        self._left = limits.upload_bytes
+        self._bytes_left = limits.upload_bytes
         self._deadline = asyncio.get_running_loop().time() + limits.upload_seconds
-        self._whole = False
+        self._is_complete = False
 
     async def __call__(self) -> Message:
-        if self._whole:
+        if self._is_complete:
             return await self._receive()
         try:
             async with asyncio.timeout_at(self._deadline):
@@ -94,9 +94,9 @@ class _BoundedReceive:
         except TimeoutError:
             raise too_slow(self._limits) from None
         if message["type"] == "http.request":
-            self._left -= len(message.get("body", b""))
-            self._whole = not message.get("more_body", False)
-            if self._left < 0:
+            self._bytes_left -= len(message.get("body", b""))
+            self._is_complete = not message.get("more_body", False)
+            if self._bytes_left < 0:
                 raise too_large(self._limits)
         return message
 
@@ -114,6 +114,6 @@ def busy() -> ProblemError:
         503,
         "busy",
         "The service is busy",
-        "More requests are under way than it works on. Try again in a moment.",
+        "It has reached its limit of concurrent requests. Try again in a moment.",
         {"retry-after": str(RETRY_SECONDS)},
     )

@@ -29,8 +29,8 @@ NO_TELEMETRY: Final[Any] = dict.fromkeys(("tracing", "metrics", "logs", "operati
 """Options that disable telemetry. Newer versions of FastAPI can send request values to an address from the environment.
 """
 _DETAILS: Final = {
-    404: "No such address. The endpoints are in /api/openapi.json.",
-    405: "The address exists, but not with this method. The endpoints are in /api/openapi.json.",
+    404: "No such address. The endpoints are listed in /api/openapi.json.",
+    405: "The address does not support this method. The endpoints are listed in /api/openapi.json.",
 }
 
 
@@ -50,7 +50,7 @@ def create_app(settings: ServiceSettings) -> FastAPI:
 
     app = FastAPI(
         title="clocs",
-        summary="ECGs: preview, classes with their track record, similar patients, a map. For research only.",
+        summary="ECG preview, classification, similar patients and patient map. For research only.",
         version=__version__,
         lifespan=lifespan,
         openapi_url="/api/openapi.json",
@@ -93,16 +93,16 @@ async def _handle_validation_error(request: Request, error: Exception) -> Respon
     """Report which options are invalid, without their values."""
     assert isinstance(error, RequestValidationError)
     wrong = "; ".join(f"{item['loc'][-1]}: {item['msg']}" for item in error.errors())
-    raise ProblemError(422, "wrong-option", "An option is wrong", wrong) from None
+    raise ProblemError(422, "wrong-option", "An option is invalid", wrong) from None
 
 
 def _extend_openapi(app: FastAPI) -> None:
     """Add problems and the token to the OpenAPI document."""
-    plain = app.openapi
+    default = app.openapi
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            document = plain()
+            document = default()
             parts = document.setdefault("components", {})
             schemas = parts.setdefault("schemas", {})
             schemas["ProblemShown"] = ProblemDetails.model_json_schema()

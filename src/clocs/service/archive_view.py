@@ -112,11 +112,11 @@ class ArchiveView:
         """Map after the last change."""
         return self._now().map
 
-    def similar(self, recording: Recording, k: int, wanted: Filter, any_lead: bool = False) -> SearchResult:
+    def similar(self, recording: Recording, k: int, where: Filter, any_lead: bool = False) -> SearchResult:
         """Find the k patients most similar to a recording that meet the conditions."""
         now = self._now()
         query = self._index.embed_query(recording, now.snapshot, any_lead)
-        hits = now.snapshot.search(query.vector[None], k, wanted)
+        hits = now.snapshot.search(query.vector[None], k, where)
         found = []
         for row, cosine in zip(hits.rows[0].tolist(), hits.cosines[0].tolist(), strict=True):
             if row >= 0:
@@ -125,7 +125,7 @@ class ArchiveView:
                 found.append(MappedNeighbor(neighbor, position))
         notes = list(query.notes)
         if self.manifest.leads and any(not item.neighbor.why for item in found):
-            notes.append("leads are not compared where the archive of embeddings is missing, or shares no lead")
+            notes.append("Single leads are not compared if the archive is missing or shares no lead with the query.")
         if len(found) < k:
             notes.append(few_matches_note(len(found)))
         return SearchResult(found, now.map.plane.project(query.vector) if now.map.plane else None, notes)
@@ -158,22 +158,22 @@ def _make_map(snapshot: Snapshot) -> IndexMap:
     variance, axes = np.linalg.eigh(np.cov(vectors - mean, rowvar=False))
     total = max(float(variance.sum()), np.finfo(float).tiny)
     largest = np.argmax(np.abs(axes), axis=0)
-    axes = axes * np.sign(axes[largest, np.arange(axes.shape[1])])  # else the sign is the library's choice
+    axes = axes * np.sign(axes[largest, np.arange(axes.shape[1])])  # makes the sign independent of the library
     explained = (max(0.0, float(variance[-1]) / total), max(0.0, float(variance[-2]) / total))
     plane = Plane(mean, axes[:, [-1, -2]], explained)
-    told = _patient_metadata(snapshot, rows)
-    for row, vector in zip(told, vectors, strict=True):
+    metadata = _patient_metadata(snapshot, rows)
+    for row, vector in zip(metadata, vectors, strict=True):
         row["position"] = plane.project(vector)
-    return IndexMap(plane, told)
+    return IndexMap(plane, metadata)
 
 
 def _sample_rows(snapshot: Snapshot) -> Ints:
     """Return sorted rows of live patients, a fixed random sample if there are many."""
     total = int(snapshot.first[-1])
-    lot = generator(0, "service", "map")
-    rows = np.arange(total) if total <= 2 * MAX_POINTS else lot.choice(total, 2 * MAX_POINTS, replace=False)
-    living = rows[~np.isin(rows, snapshot.dead)]
-    return np.sort(living if len(living) <= MAX_POINTS else lot.choice(living, MAX_POINTS, replace=False))
+    random = generator(0, "service", "map")
+    rows = np.arange(total) if total <= 2 * MAX_POINTS else random.choice(total, 2 * MAX_POINTS, replace=False)
+    live = rows[~np.isin(rows, snapshot.dead)]
+    return np.sort(live if len(live) <= MAX_POINTS else random.choice(live, MAX_POINTS, replace=False))
 
 
 def _vectors(snapshot: Snapshot, rows: Ints) -> Vectors:

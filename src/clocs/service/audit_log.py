@@ -29,7 +29,7 @@ class AuditLog:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.Lock()
-        self._handle, self._cut_off = _opened(path)
+        self._handle, self._ends_within_line = _open_log(path)
 
     def write(self, **fields: Any) -> None:
         """Append a line and return when it is on disk.
@@ -46,7 +46,7 @@ class AuditLog:
                 os.fsync(self._handle)
                 self._check_name()
         except OSError as error:
-            raise AuditError(f"a search could not be written down: {error.strerror}") from error
+            raise AuditError(f"The search could not be logged: {error.strerror}.") from error
 
     def reopen(self) -> None:
         """Open the file under the log's name, and create it if necessary.
@@ -56,7 +56,7 @@ class AuditLog:
         """
         with self._lock:
             before = self._handle
-            self._handle, self._cut_off = _opened(self._path)
+            self._handle, self._ends_within_line = _open_log(self._path)
             os.close(before)
 
     def close(self) -> None:
@@ -72,19 +72,19 @@ class AuditLog:
             named = None
         if named is None or not os.path.samestat(own, named):
             raise AuditError(
-                "a search could not be written down: the audit log was renamed or deleted. Who runs the service has it "
-                "opened again by the signal SIGHUP."
+                "The search could not be logged: the audit log was renamed or deleted. The operator of the service can "
+                "reopen it with the signal SIGHUP."
             )
 
     def _append(self, line: bytes) -> None:
-        line = b"\n" + line if self._cut_off else line
+        line = b"\n" + line if self._ends_within_line else line
         written = os.write(self._handle, line)
-        self._cut_off = not line[:written].endswith(b"\n")
+        self._ends_within_line = not line[:written].endswith(b"\n")
         if written != len(line):
-            raise AuditError("a search could only be written down in part")
+            raise AuditError("The search could only be logged in part.")
 
 
-def _opened(path: Path) -> tuple[int, bool]:
+def _open_log(path: Path) -> tuple[int, bool]:
     """Return the open file, and True if it ends within a line."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -92,4 +92,4 @@ def _opened(path: Path) -> tuple[int, bool]:
         size = os.fstat(handle).st_size
         return handle, size > 0 and os.pread(handle, 1, size - 1) != b"\n"
     except OSError as error:
-        raise AuditError(f"searches cannot be written down in {path}: {error.strerror}") from error
+        raise AuditError(f"The audit log {path} cannot be opened: {error.strerror}.") from error

@@ -42,7 +42,7 @@ def age_range(first: float | None, last: float | None) -> tuple[float, float] | 
     if first is None and last is None:
         return None
     if first is not None and last is not None and first > last:
-        raise OptionError(f"an age band goes from the younger to the older, not from {first:g} to {last:g}")
+        raise OptionError(f"Expected an age range in ascending order, got {first:g} to {last:g}.")
     youngest = min(float(math.floor(first or 0)), POOLED_AGE)
     return youngest, math.inf if last is None or last >= POOLED_AGE else math.nextafter(math.floor(last) + 1, 0)
 

@@ -42,20 +42,20 @@ class ProblemError(Exception):
 
 
 UNREADABLE: Final = "The file cannot be read as an ECG"
-UNSUITABLE: Final = "The recording is not fit for this"
+UNSUITABLE: Final = "The recording is not suitable"
 _ERROR_PROBLEMS: Final[tuple[tuple[type[ClocsError], int, str, str], ...]] = (
     (FormatError, 422, "unreadable-file", UNREADABLE),
     (UnitError, 422, "unsuitable-recording", UNSUITABLE),
-    (LeadError, 422, "unknown-leads", "The recording has other leads"),
+    (LeadError, 422, "unknown-leads", "The recording has unsupported leads"),
     (SignalError, 422, "unsuitable-recording", UNSUITABLE),
-    (OptionError, 422, "wrong-option", "An option is wrong"),
-    (AuditError, 503, "audit-log-unavailable", "Without the audit log there is no answer"),
-    (MissingExtraError, 501, "not-installed", "The service lacks a part that this needs"),
+    (OptionError, 422, "wrong-option", "An option is invalid"),
+    (AuditError, 503, "audit-log-unavailable", "The audit log is unavailable"),
+    (MissingExtraError, 501, "not-installed", "A required package is not installed"),
 )
 _STATUS_PROBLEMS: Final = {
     400: ("bad-request", "The request cannot be understood"),
-    404: ("not-found", "There is nothing here"),
-    405: ("method-not-allowed", "This address does not take such requests"),
+    404: ("not-found", "Not found"),
+    405: ("method-not-allowed", "This address does not support the method"),
     415: ("not-multipart", "The body must be multipart/form-data"),
 }
 
@@ -72,7 +72,7 @@ def problem_from_error(error: ClocsError) -> ProblemError:
         503,
         "archive-unavailable",
         "The archive cannot be read",
-        "A file behind the index is missing or damaged. Who runs the service finds the place in its log.",
+        "A file of the index is missing or damaged. The operator of the service finds it in the log.",
     )
 
 
@@ -87,8 +87,8 @@ def unexpected_problem() -> ProblemError:
     return ProblemError(
         500,
         "unexpected",
-        "Something went wrong in the service",
-        "It is not the file's fault, and it was logged under this request's id. Trying again may help.",
+        "Internal error of the service",
+        "The error was logged under the id of this request. Trying again may help.",
     )
 
 

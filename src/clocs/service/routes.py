@@ -45,7 +45,7 @@ async def reject_unknown_options(request: Request) -> None:
     """Reject unknown query options, because a misspelled filter would return all patients."""
     known = [field.alias for field in request.scope["route"].dependant.query_params]
     if any(name not in known for name in request.query_params):
-        raise OptionError(f"an option of this request is unknown; there are: {', '.join(known) or 'none'}")
+        raise OptionError(f"Unknown query option. Available: {', '.join(known) or 'none'}.")
 
 
 open_routes = APIRouter(tags=["service"])
@@ -59,12 +59,14 @@ async def state_of(request: Request) -> ServiceState:
 
 
 State = Annotated[ServiceState, Depends(state_of)]
-AnyLead = Annotated[bool, Query(description="Take also leads that the encoder was not trained on.")]
+AnyLead = Annotated[bool, Query(description="Also use leads that the encoder was not trained on.")]
 Value = Annotated[str | None, Query(max_length=MAX_VALUE_LENGTH)]
 Years = Annotated[
     float | None,
     Query(
-        ge=0, le=MAX_AGE, description="Whole years, included: 60 is up to the 61st birthday, 90 and more is one age."
+        ge=0,
+        le=MAX_AGE,
+        description="Completed years, inclusive: 60 lasts until the 61st birthday; 90 stands for 90 and more.",
     ),
 ]
 
@@ -81,7 +83,7 @@ async def health() -> schemas.Health:
 async def ready(state: State) -> schemas.Ready:
     """Report that the service can parse uploads, and how its parsing processes are confined."""
     if not state.pool.pids:
-        raise ProblemError(503, "not-ready", "The service is not ready", "Its parsing processes are starting.")
+        raise ProblemError(503, "not-ready", "The service is not ready", "The parsing processes are starting.")
     return schemas.Ready(status="ok", version=__version__, confinement=state.loaded.confinement.level)
 
 
@@ -116,7 +118,7 @@ async def classify(request: Request, state: State, classifier: Value = None, any
     """Estimate the probability of each class, with validation results of similar probabilities."""
     encoder = state.loaded.encoder
     if not encoder.classifiers or (classifier and classifier not in encoder.classifiers):
-        raise _absent(f"No such classifier; this encoder has: {', '.join(encoder.classifiers) or 'none'}.")
+        raise _absent(f"Unknown classifier. Available: {', '.join(encoder.classifiers) or 'none'}.")
     async with receive_upload(request, state.settings.limits) as upload, state.limiter.work():
         recording = await state.pool.recording(upload)
         found = await state.threads.run(encoder.classify, recording, classifier=classifier or None, any_lead=any_lead)
@@ -129,7 +131,7 @@ async def classify(request: Request, state: State, classifier: Value = None, any
 async def similar(
     request: Request,
     state: State,
-    k: Annotated[int, Query(ge=1, le=MAX_NEIGHBORS, description="How many patients.")] = 10,
+    k: Annotated[int, Query(ge=1, le=MAX_NEIGHBORS, description="Number of patients.")] = 10,
     label: Value = None,
     sex: Literal["female", "male", ""] | None = None,
     age_from: Years = None,
@@ -139,10 +141,10 @@ async def similar(
 ) -> Response:
     """Find the patients of the index most similar to the recording. Every search is written to the audit log."""
     archive = _archive(state)
-    wanted = Filter(site or None, age_range(age_from, age_to), sex or None, label or None)
+    where = Filter(site or None, age_range(age_from, age_to), sex or None, label or None)
     async with receive_upload(request, state.settings.limits) as upload, state.limiter.work():
         recording = await state.pool.recording(upload)
-        found = await state.threads.run(archive.similar, recording, k, wanted, any_lead)
+        found = await state.threads.run(archive.similar, recording, k, where, any_lead)
         reply = similar_reply(found, state.handles, state.settings.show_ids)
         await state.threads.run(
             state.loaded.audit.write,
@@ -198,8 +200,8 @@ async def embed(request: Request, state: State, any_lead: AnyLead = False) -> Re
         raise ProblemError(
             403,
             "embeddings-switched-off",
-            "Embeddings are not given out",
-            "They are personal data. Who runs the service can allow them: clocs serve --allow-embeddings.",
+            "Embeddings are disabled",
+            "Embeddings are personal data. The operator can enable them with: clocs serve --allow-embeddings.",
         )
     async with receive_upload(request, state.settings.limits) as upload, state.limiter.work():
         recording = await state.pool.recording(upload)
@@ -217,8 +219,8 @@ async def embed(request: Request, state: State, any_lead: AnyLead = False) -> Re
 async def figure(
     request: Request,
     state: State,
-    form: Annotated[Literal["png", "pdf"], Query(alias="format", description="Of the picture.")] = "png",
-    seconds: Annotated[float, Query(gt=0, le=MAX_SHOWN_SECONDS, description="How much of the recording.")] = 10.0,
+    form: Annotated[Literal["png", "pdf"], Query(alias="format", description="Format of the picture.")] = "png",
+    seconds: Annotated[float, Query(gt=0, le=MAX_SHOWN_SECONDS, description="Duration to plot, in seconds.")] = 10.0,
 ) -> Response:
     """Plot the recording on ECG paper at 25 mm/s and 10 mm/mV."""
     async with receive_upload(request, state.settings.limits) as upload, state.limiter.work():
@@ -233,20 +235,20 @@ def _json(reply: BaseModel) -> Response:
 
 
 def _absent(detail: str) -> ProblemError:
-    return ProblemError(404, "not-found", "There is nothing here", detail)
+    return ProblemError(404, "not-found", "Not found", detail)
 
 
 def _unknown_handle() -> ProblemError:
     return ProblemError(
         404,
         "unknown-handle",
-        "This neighbour is no longer known",
-        "No neighbour goes by this handle. Handles hold while the service runs and the patient is in the archive: "
-        "search again.",
+        "Unknown neighbour handle",
+        "The handle is unknown or has expired: handles are valid while the service runs and the patient is in the "
+        "index. Search again.",
     )
 
 
 def _archive(state: ServiceState) -> ArchiveView:
     if state.loaded.archive is None:
-        raise _absent("This service was started without an index, so there are no patients to compare with.")
+        raise _absent("This service was started without an index of patients.")
     return state.loaded.archive

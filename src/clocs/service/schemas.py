@@ -13,7 +13,7 @@ MapPoint = Annotated[list[float], Field(min_length=2, max_length=2, description=
 
 Age = Annotated[
     float | None,
-    Field(description="Completed years, below two completed months; 90 stands for 90 and more.", examples=[63.0]),
+    Field(description="Completed years; completed months below two years; 90 stands for 90 and more.", examples=[63.0]),
 ]
 
 
@@ -57,8 +57,8 @@ class ClassifierInfo(_Response):
     """A classifier of the encoder."""
 
     name: str = Field(examples=["chapman"])
-    title: str = Field(description="Of the data it was trained on.")
-    leads: list[str] = Field(description="Those it was fitted on; empty: not known.", examples=[["II", "V2"]])
+    title: str = Field(description="Title of the training data.")
+    leads: list[str] = Field(description="Leads that it was fitted on; empty if unknown.", examples=[["II", "V2"]])
     multi_label: bool
     classes: list[ClassInfo]
     limitations: list[str]
@@ -70,8 +70,8 @@ class IndexInfo(_Response):
     patients: int = Field(examples=[300])
     recordings: int = Field(examples=[600])
     kind: str = Field(examples=["exact"])
-    labels: list[str] = Field(description="Labels that patients on the map have.", examples=[["AFIB", "SR"]])
-    sites: list[str] = Field(description="Sites that patients on the map have.", examples=[["synthetic"]])
+    labels: list[str] = Field(description="Labels of patients on the map.", examples=[["AFIB", "SR"]])
+    sites: list[str] = Field(description="Sites of patients on the map.", examples=[["synthetic"]])
 
 
 class LimitsInfo(_Response):
@@ -79,8 +79,8 @@ class LimitsInfo(_Response):
 
     upload_bytes: int = Field(examples=[67108864])
     upload_files: int = Field(examples=[16])
-    longest_seconds: float = Field(description="That are classified and compared.", examples=[600.0])
-    shown_seconds: float = Field(description="In a preview or a picture.", examples=[60.0])
+    longest_seconds: float = Field(description="Maximum duration for classification and search.", examples=[600.0])
+    shown_seconds: float = Field(description="Maximum duration of a preview or picture.", examples=[60.0])
 
 
 class ModelInfo(_Response):
@@ -89,13 +89,13 @@ class ModelInfo(_Response):
     encoder: str = Field(examples=["cmsc-chapman"])
     embedding_dim: int = Field(examples=[128])
     sampling_rate: float = Field(description="Hz", examples=[500.0])
-    seconds: float = Field(description="Of a frame.", examples=[5.0])
+    seconds: float = Field(description="Duration of a frame.", examples=[5.0])
     leads: list[str] = Field(examples=[["II", "V2", "aVL", "aVR"]])
     multi_label: bool
     classes: list[ClassInfo]
     limitations: list[str]
-    classifiers: list[ClassifierInfo] = Field(description="All; what stands above is the first's.")
-    card: str = Field(description="The encoder's README, Markdown.")
+    classifiers: list[ClassifierInfo] = Field(description="All classifiers; the fields above describe the first.")
+    card: str = Field(description="README of the encoder, in Markdown.")
     index: IndexInfo | None
     shows_ids: bool
     embeddings: bool
@@ -114,10 +114,10 @@ class PreviewSignal(_Response):
     """Samples as integers: value = integer x scale of the lead, in the unit of the preview."""
 
     scale: dict[str, float] = Field(
-        description="Of each lead: 0.001 mV or one step, more only where its values would not fit.",
+        description="Scale of each lead: 0.001 mV or one step, more if the values would not fit.",
         examples=[{"II": 0.001}],
     )
-    missing: int = Field(description="Stands for a missing sample.", examples=[-32768])
+    missing: int = Field(description="Value of a missing sample.", examples=[-32768])
     samples: dict[str, list[int]] = Field(examples=[{"II": [12, 15, 21, 30]}])
 
 
@@ -126,12 +126,12 @@ class Preview(_Response):
 
     format: str = Field(examples=["muse-xml"])
     sampling_rate: float = Field(description="Hz", examples=[500.0])
-    seconds: float = Field(description="Of the whole recording.", examples=[10.0])
-    shown_seconds: float = Field(description="Of the samples here: the beginning.", examples=[10.0])
+    seconds: float = Field(description="Duration of the whole recording.", examples=[10.0])
+    shown_seconds: float = Field(description="Duration of the samples in this preview.", examples=[10.0])
     unit: Literal["mV", "adu"]
     age: Age
     sex: Sex | None
-    labels: list[str] = Field(description="Of a neighbour's recording; of a file none are told.", examples=[["AFIB"]])
+    labels: list[str] = Field(description="Labels of a neighbour's recording; empty for uploads.", examples=[["AFIB"]])
     leads: list[PreviewLead]
     signal: PreviewSignal
     notes: list[str]
@@ -143,7 +143,7 @@ class ClassProbability(_Response):
     name: str = Field(examples=["AFIB"])
     meaning: str = Field(examples=["atrial fibrillation and flutter"])
     probability: Probability
-    prevalence: Probability = Field(description="Share of the training patients that had it.")
+    prevalence: Probability = Field(description="Share of training patients with the class.")
     validation: ReliabilityBin | None = Field(description="Validation patients with a probability in the same range.")
     track_record: str = Field(examples=["of 120 validation patients with 80 to 90%, 78% had it"])
 
@@ -172,7 +172,7 @@ class SimilarPatient(_Response):
     handle: str = Field(examples=["p-3f9c0d6c1f2e4b5a6d70"])
     similarity: float = Field(examples=[0.93])
     distance: float = Field(examples=[0.07])
-    labels: list[str] = Field(description="Of any of the patient's recordings.", examples=[["AFIB"]])
+    labels: list[str] = Field(description="Labels of all recordings of the patient.", examples=[["AFIB"]])
     age: Age
     sex: Sex | None
     site: str = Field(examples=["synthetic"])
@@ -204,7 +204,7 @@ class MapResponse(_Response):
     method: Literal["pca"]
     explained: list[Probability] = Field(min_length=2, max_length=2, examples=[[0.31, 0.12]])
     points: list[MapPoint]
-    label: list[str] = Field(description="Of each point the first label, or empty.")
+    label: list[str] = Field(description="First label of each point, or empty.")
     age: list[Age]
     sex: list[Sex | None]
     site: list[str]
@@ -213,10 +213,10 @@ class MapResponse(_Response):
 class EmbeddingResponse(_Response):
     """Embeddings of a recording. They are personal data."""
 
-    embedding: list[float] = Field(description="The mean over all leads and frames.")
+    embedding: list[float] = Field(description="Mean over all leads and frames.")
     rows: list[list[float]]
-    leads: list[str] = Field(description="Of each row.")
-    start: list[float] = Field(description="Of each row, seconds.")
+    leads: list[str] = Field(description="Lead of each row.")
+    start: list[float] = Field(description="Start of each row, in seconds.")
     notes: list[str]
 
 
@@ -227,24 +227,24 @@ class ProblemDetails(_Response):
     title: str = Field(examples=["The file cannot be read as an ECG"])
     status: int = Field(examples=[422])
     detail: str = Field(examples=["not a format clocs knows (wfdb, chapman-csv, ...)"])
-    instance: str = Field(description="The request's id.", examples=["8c1f0b6e2d3a4f57"])
+    instance: str = Field(description="Id of the request.", examples=["8c1f0b6e2d3a4f57"])
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return the documentation of an endpoint's error responses."""
     known = {
-        400: "The body is broken, or holds no file",
-        401: "A token is needed",
-        403: "Switched off, or asked by another site's page",
-        404: "There is no such thing",
+        400: "The body is malformed or contains no file",
+        401: "A token is required",
+        403: "Disabled, or requested by a page of another site",
+        404: "Not found",
         408: "The body took too long",
         413: "The body is too large",
         415: "Not multipart/form-data",
-        421: "Asked by a name that is not the service's",
-        422: "The file or an option is wrong",
-        500: "A fault of the service",
-        501: "A part is not installed",
-        503: "Busy (then with Retry-After), or the archive or the audit log cannot be used",
+        421: "The host name is not accepted",
+        422: "The file or an option is invalid",
+        500: "Internal error of the service",
+        501: "A required package is not installed",
+        503: "Busy (with Retry-After), or index or audit log unavailable",
         504: "Reading the file took too long",
     }
     schema = {"$ref": "#/components/schemas/ProblemShown"}

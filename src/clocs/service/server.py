@@ -48,7 +48,7 @@ def run(settings: ServiceSettings, ready: Callable[[str], None] = lambda address
         sys.setswitchinterval(SWITCH_SECONDS)
         address = _address(settings.host, listener.getsockname()[1])
         log("starting", address=address)
-        with _ignore_signals(signal.SIGTERM, signal.SIGINT):  # the web server raises again the one it has stopped for
+        with _ignore_signals(signal.SIGTERM, signal.SIGINT):  # uvicorn raises the received signal again
             _Server(server_config(app, settings.limits), lambda: ready(address)).run(sockets=[listener])
     log("stopped")
 
@@ -87,7 +87,7 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         gc.collect()
-        gc.freeze()  # what was loaded stays: looking through it again and again held requests up for 0.2 s
+        gc.freeze()  # scanning the loaded objects delayed requests by up to 0.2 s
         await super().startup(sockets)
         if self.started:
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._on_hangup)
@@ -127,20 +127,20 @@ def _ignore_signals(*numbers: signal.Signals) -> Iterator[None]:
 
 def _listener(host: str, port: int) -> socket.socket:
     try:
-        family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with contextlib.ExitStack() as stack:
             listener = stack.enter_context(socket.socket(family, kind, protocol))  # asyncio: TCP_NODELAY if TCP
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(place)
+            listener.bind(address)
             stack.pop_all()
     except OSError as error:
-        elsewhere = isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL
+        is_foreign_address = isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL
         advice = (
-            "Choose an address of this machine with --host, such as 127.0.0.1."
-            if elsewhere
-            else "Choose another port with --port, or 0 for any."
+            "Pass an address of this machine with --host, such as 127.0.0.1."
+            if is_foreign_address
+            else "Pass another port with --port, or 0 for a free one."
         )
-        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}. {advice}") from error
+        raise ConfigError(f"Cannot listen on {host}:{port}: {error.strerror}. {advice}") from error
     return listener
 
 

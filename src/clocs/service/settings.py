@@ -89,15 +89,14 @@ class ServiceSettings(BaseModel):
     def _check_safety(self) -> Self:
         if self.open_access and not self.on_loopback:
             raise ConfigError(
-                f"open access at {self.host} would let everyone on the network in. Keep the token, or listen on "
-                "127.0.0.1 only."
+                f"Open access at {self.host} would admit everyone on the network. Use a token, or listen on 127.0.0.1."
             )
         if self.unconfined and not self.on_loopback:
-            raise ConfigError(f"Without Linux, uploads are parsed unconfined: listen on 127.0.0.1, not on {self.host}.")
+            raise ConfigError(f"Uploads are only confined on Linux. Listen on 127.0.0.1, not on {self.host}.")
         if self.open_access and self.token is not None:
-            raise ConfigError("open access and a token exclude each other; choose one")
+            raise ConfigError("Open access and a token exclude each other. Pass one of them.")
         if not self.open_access and (self.token is None or len(self.token.get_secret_value()) < MIN_TOKEN_LENGTH):
-            raise ConfigError(f"a service needs a token of at least {MIN_TOKEN_LENGTH} characters")
+            raise ConfigError(f"Expected a token of at least {MIN_TOKEN_LENGTH} characters.")
         return self
 
     @property
@@ -118,17 +117,19 @@ class ServiceSettings(BaseModel):
 
 def read_token(path: Path) -> SecretStr:
     """Read a token from a file that only its owner can read. Credentials of systemd may also be readable by group."""
-    handed_over = os.environ.get("CREDENTIALS_DIRECTORY") == str(path.parent)
+    is_systemd_credential = os.environ.get("CREDENTIALS_DIRECTORY") == str(path.parent)
     try:
-        if path.stat().st_mode & (0o007 if handed_over else 0o077):
-            raise ConfigError(f"the token in {path} can be read by others; make it yours alone: chmod 600 {path}")
+        if path.stat().st_mode & (0o007 if is_systemd_credential else 0o077):
+            raise ConfigError(f"{path} is readable by other users. Protect it with: chmod 600 {path}")
         text = path.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not ASCII"
         raise ConfigError(
-            f"no token can be read from {path}: {reason}. To make one: "
+            f"No token can be read from {path}: {reason}. Create one with: "
             f"head -c 24 /dev/urandom | base64 > {path} && chmod 600 {path}"
         ) from error
     if len(text) < MIN_TOKEN_LENGTH or not text.isprintable() or " " in text:
-        raise ConfigError(f"{path} holds no token: it must be one line of at least {MIN_TOKEN_LENGTH} signs, no blanks")
+        raise ConfigError(
+            f"{path}: expected a token on one line, at least {MIN_TOKEN_LENGTH} characters without spaces."
+        )
     return SecretStr(text)

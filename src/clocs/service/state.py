@@ -63,7 +63,7 @@ def load_service(settings: ServiceSettings) -> LoadedService:
     check_folders(confinement.folders, _private_paths(settings, archive))
     encoder = archive.encoder if archive else load_encoder(settings.encoder_or_default, device=settings.device)
     if encoder.input.sampling_rate is None:
-        raise ConfigError(f"encoder '{encoder.name}' regards no rate, so files cannot be brought to what it takes")
+        raise ConfigError(f"Encoder '{encoder.name}' has no sampling rate, so uploads cannot be resampled for it.")
     card = encoder.folder / "README.md"
     return LoadedService(
         settings=settings,

@@ -60,22 +60,20 @@ async def receive_upload(request: Request, limits: Limits) -> AsyncIterator[Uplo
             parser = MultipartParser(options[b"boundary"], parts.callbacks())
             await _stream(request, parser)
         except FormParserError:
-            raise problem_from_status(
-                400, "The multipart body is broken: its parts do not end as they should."
-            ) from None
+            raise problem_from_status(400, "The multipart body is malformed.") from None
         if not parts.complete:
-            raise problem_from_status(400, "The multipart body breaks off before its last boundary.")
+            raise problem_from_status(400, "The multipart body ends before its last boundary.")
         yield parts.upload()
 
 
 async def _stream(request: Request, parser: MultipartParser) -> None:
     try:
-        async for piece in request.stream():
-            if piece:
-                parser.write(piece)
+        async for chunk in request.stream():
+            if chunk:
+                parser.write(chunk)
                 await asyncio.sleep(0)
     except ClientDisconnect:
-        raise problem_from_status(400, "The body broke off.") from None
+        raise problem_from_status(400, "The connection was closed before the end of the body.") from None
 
 
 @dataclass
@@ -83,7 +81,7 @@ class _Parts:
     """Parser callbacks that collect the parts of a body."""
 
     content: IO[bytes]
-    most: int
+    max_files: int
     complete: bool = False
     _files: dict[str, tuple[int, bytes]] = field(default_factory=dict)
     _hash: Any = None
@@ -107,7 +105,7 @@ class _Parts:
 
     def upload(self) -> Upload:
         if not self._files:
-            raise problem_from_status(400, "The request holds no file: send it in a part named 'files'.")
+            raise problem_from_status(400, "The request contains no file. Send it in a part named 'files'.")
         digests = b"".join(digest for _, (_, digest) in sorted(self._files.items()))
         files = tuple((name, size) for name, (size, _) in self._files.items())
         return Upload(self.content, files, hashlib.sha256(digests).hexdigest())
@@ -130,17 +128,17 @@ class _Parts:
         _, options = parse_options_header(self._disposition)
         if options.get(b"name") != FIELD or b"filename" not in options:
             raise problem_from_status(400, "Every part must be a file and be named 'files'.")
-        if len(self._files) >= self.most:
-            raise problem_from_status(400, f"At most {self.most} files make one recording here.")
+        if len(self._files) >= self.max_files:
+            raise problem_from_status(400, f"Expected at most {self.max_files} files per recording.")
         self._name = clean_name(options[b"filename"].decode("utf-8", "replace"))
         if self._name in self._files:
             raise problem_from_status(400, "Two files of the request have the same name.")
         self._hash, self._size = hashlib.sha256(), 0
 
     def _data(self, data: bytes, start: int, end: int) -> None:
-        piece = memoryview(data)[start:end]
-        self.content.write(piece)
-        self._hash.update(piece)
+        chunk = memoryview(data)[start:end]
+        self.content.write(chunk)
+        self._hash.update(chunk)
         self._size += end - start
 
     def _end(self) -> None:
@@ -150,14 +148,14 @@ class _Parts:
         self.complete = True
 
 
-def clean_name(given: str) -> str:
+def clean_name(name: str) -> str:
     """Return the base name without invisible characters. It is used in memory only, as headers may refer to it."""
-    base = given.replace("\\", "/").rsplit("/", 1)[-1]
-    clean = "".join(sign for sign in base if sign.isprintable()).lstrip(".")
-    stem, dot, ending = clean.rpartition(".")
+    base = name.replace("\\", "/").rsplit("/", 1)[-1]
+    clean = "".join(character for character in base if character.isprintable()).lstrip(".")
+    stem, dot, suffix = clean.rpartition(".")
     if not dot:
         return clean[:MAX_NAME_LENGTH] or "file"
-    return f"{stem[:MAX_NAME_LENGTH] or 'file'}.{ending[:MAX_SUFFIX_LENGTH]}"
+    return f"{stem[:MAX_NAME_LENGTH] or 'file'}.{suffix[:MAX_SUFFIX_LENGTH]}"
 
 
 def too_large(limits: Limits) -> ProblemError:
@@ -166,7 +164,7 @@ def too_large(limits: Limits) -> ProblemError:
         413,
         "too-large",
         "The upload is too large",
-        f"This service takes up to {limits.upload_bytes >> 10:,} KiB in one request.",
+        f"This service accepts up to {limits.upload_bytes >> 10:,} KiB per request.",
     )
 
 

@@ -30,9 +30,9 @@ linux_only = pytest.mark.skipif(sys.platform != "linux", reason="processes are c
 TRY = """
 import sys
 from clocs.core.errors import ConfigError
-from clocs.service.parsing.trial import try_confinement
+from clocs.service.parsing.confinement_check import check_confinement
 try:
-    print(try_confinement(without_landlock="--without-landlock" in sys.argv).level)
+    print(check_confinement(without_landlock="--without-landlock" in sys.argv).level)
 except ConfigError as error:
     print(error)
 """
@@ -71,9 +71,7 @@ def test_without_landlock_an_error_names_the_option(error: int) -> None:
 def test_a_layer_that_cannot_be_put_in_place_ends_the_start(call: str, error: int) -> None:
     """No option helps."""
     found = tried(hiding(call, error), "--without-landlock")
-    assert found == (
-        f"Parsing processes cannot be confined, so the service does not start: {call}: {os.strerror(error)}."
-    )
+    assert found == (f"Parsing processes cannot be confined: {call}: {os.strerror(error)}. The service does not start.")
 
 
 def test_an_empty_element_of_the_path_is_not_the_root(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -103,12 +101,12 @@ def test_a_readable_folder_that_contains_private_files_is_refused(what: str, tmp
     folders = ("/usr/lib/python3", str(tmp_path / "packages"))
     check_folders(folders, {what: outside})
     for path in (inside, tmp_path / "link" / "x", tmp_path / "packages"):
-        with pytest.raises(ConfigError, match=f"contains the {what} {path}. Move the {what} elsewhere"):
+        with pytest.raises(ConfigError, match=f"contains the {what} {path}. Move the {what}"):
             check_folders(folders, {"other": outside, what: path})
 
 
 def test_the_root_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"and / is one of them, .* Take it out of PYTHONPATH"):
+    with pytest.raises(ConfigError, match=r"and / is one of them, .* Remove it from PYTHONPATH"):
         check_folders(("/",), {})
 
 
@@ -127,7 +125,7 @@ def test_a_service_that_would_show_its_files_is_not_loaded(
         token_file=tmp_path / "secrets" / "token",
         audit_log=tmp_path / "logs" / "searches.jsonl",
     )
-    with pytest.raises(ConfigError, match=f"Parsing processes may read {folders[what]}, .* contains the {what}"):
+    with pytest.raises(ConfigError, match=f"Parsing processes can read {folders[what]}, .* contains the {what}"):
         load_service(settings)
 
 
@@ -193,7 +191,7 @@ from pathlib import Path
 from clocs.service import server, state
 from clocs.service.parsing.confinement import Confinement
 from clocs.service.settings import ServiceSettings
-state.try_confinement = lambda **options: Confinement(True, 1, ("/absent-from-every-machine",))
+state.check_confinement = lambda **options: Confinement(True, 1, ("/absent-from-every-machine",))
 server.run(ServiceSettings(open_access=True, port=0, audit_log=Path(sys.argv[1])))
 """
 
@@ -214,7 +212,7 @@ def test_elsewhere_only_a_demonstration_starts_with_a_warning(
     (tmp_path / "sitecustomize.py").write_text(FEIGN)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{PACKAGE.parent}")
     assert tried(None).endswith("which needs Linux. To try the service here: clocs serve --demo.")
-    with pytest.raises(ConfigError, match=r"listen on 127\.0\.0\.1, not on 0\.0\.0\.0"):
+    with pytest.raises(ConfigError, match=r"Listen on 127\.0\.0\.1, not on 0\.0\.0\.0"):
         ServiceSettings(token=SecretStr(TOKEN), host="0.0.0.0", unconfined=True)
     with serving("--demo", "--demo-folder", demo, "--open-access") as running:
         port = port_of(running)

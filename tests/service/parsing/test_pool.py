@@ -43,7 +43,7 @@ Outcomes = list[str]
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine another process may take long to start."""
-    monkeypatch.setattr(pool_module, "FREE_SECONDS", 180.0)
+    monkeypatch.setattr(pool_module, "ACQUIRE_SECONDS", 180.0)
 
 
 @asynccontextmanager
@@ -108,7 +108,7 @@ def test_limits_are_as_documented() -> None:
 def test_a_recording_over_the_limit_is_refused_but_shown(real_data: Path) -> None:
     async def scenario() -> None:
         async with opened(longest_seconds=9, shown_seconds=2) as (pool, _):
-            with pytest.raises(SignalError, match="takes up to 9 s"):
+            with pytest.raises(SignalError, match="accepts up to 9 s"):
                 await pool.recording(sample_upload(real_data, "scp"))
             begun = await pool.beginning(sample_upload(real_data, "scp"))
             assert (begun.seconds, begun.recording.seconds) == (10.0, 2.0)
@@ -234,12 +234,12 @@ def test_every_kind_of_file_is_parsed(real_data: Path) -> None:
 NICED = """
 import asyncio, os
 from clocs.service.parsing.pool import ParsingPool
-from clocs.service.parsing.trial import try_confinement
+from clocs.service.parsing.confinement_check import check_confinement
 from clocs.service.settings import Limits
 from tests.service.uploading import upload_of
 
 async def main():
-    pool = ParsingPool(Limits(parsing_processes=1), try_confinement())
+    pool = ParsingPool(Limits(parsing_processes=1), check_confinement())
     await pool.open()
     with open("src/clocs/service/viewer/example.csv", "rb") as file:
         found = await pool.recording(upload_of({"ecg.csv": file.read()}))

@@ -116,8 +116,8 @@ def refusal(files: dict[str, bytes]) -> str:
 
 def test_two_recordings_are_one_too_many(real_data: Path) -> None:
     both = {**sample(real_data, "muse-xml"), **sample(real_data, "scp")}
-    assert "holds 2 recordings" in refusal(both)
-    assert "holds 2 recordings" in refusal({"x.zip": zipped(both)})
+    assert "contains 2 recordings" in refusal(both)
+    assert "contains 2 recordings" in refusal({"x.zip": zipped(both)})
 
 
 def test_folders_of_a_zip_leave_the_words_whole() -> None:
@@ -141,7 +141,7 @@ def test_other_files_are_explained(data: bytes) -> None:
 def test_uploads_without_end_are_refused() -> None:
     many = {f"{number}.txt": b"x" for number in range(100)}
     assert "over 64 files" in refusal({"x.zip": zipped(many)})
-    assert "holds no file" in refusal({"x.zip": zipped({})})
+    assert "contains no file" in refusal({"x.zip": zipped({})})
 
 
 def test_a_zip_in_a_zip_is_not_opened(real_data: Path) -> None:
@@ -215,11 +215,11 @@ def test_all_that_is_sent_of_a_recording_was_thought_of() -> None:
 def test_only_so_much_of_a_recording_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     recording = make_recording(num_samples=5000)
     assert check_length(recording, 10.0) is recording
-    with pytest.raises(SignalError, match=r"3 leads of 10 s; this service takes up to 9 s"):
+    with pytest.raises(SignalError, match=r"3 leads of 10 s; this service accepts up to 9 s"):
         check_length(recording, 9.0)
     assert first_seconds(recording, 4.0).num_samples == 2000
     assert first_seconds(recording, 40.0).num_samples == 5000
-    monkeypatch.setattr(reading, "MOST_VALUES", 3000)
+    monkeypatch.setattr(reading, "MAX_SAMPLES", 3000)
     assert first_seconds(recording, 40.0).num_samples == 1000
     with pytest.raises(SignalError, match="3,000 samples"):
         check_length(recording, 10.0)

@@ -31,7 +31,7 @@ def test_a_wrong_token_is_refused_and_the_right_one_accepted(visit: Visit) -> No
     assert page.inner_text("#token-refused") == ""
     page.keyboard.type("not-the-token")  # the field has the focus
     page.keyboard.press("Enter")
-    page.wait_for_selector("#token-refused:has-text('refused this token')")
+    page.wait_for_selector("#token-refused:has-text('rejected this token')")
     page.keyboard.press("Escape")
     page.wait_for_selector("#token-dialog[open]")
     page.fill("#token-input", f"{visit.service.address}/#token={visit.service.token}")  # all that was printed
@@ -62,7 +62,7 @@ def test_a_token_may_have_any_sign(visit: Visit, token: str) -> None:
     visit.watch.expected.add(401)
     page = visit.page
     page.goto(f"{visit.service.address}/#token={token}")
-    page.wait_for_selector("#token-refused:has-text('refused this token')")
+    page.wait_for_selector("#token-refused:has-text('rejected this token')")
     assert page.evaluate("sessionStorage.getItem('clocs-token')") == token
 
 
@@ -70,7 +70,7 @@ def test_an_address_with_another_token_is_taken_by_an_open_page(visit: Visit) ->
     visit.watch.expected.add(401)
     page = visit.page
     page.goto(f"{visit.service.address}/#token=old")
-    page.wait_for_selector("#token-refused:has-text('refused this token')")
+    page.wait_for_selector("#token-refused:has-text('rejected this token')")
     page.goto(visit.service.entrance)
     page.wait_for_selector("#foot-version:has-text('clocs')")
     assert visit.service.token not in page.url
@@ -137,14 +137,14 @@ def test_advice_fits_the_question(visit: Visit) -> None:
     page = visit.open()
     page.route("**/api/v1/figure*", lambda route: route.fulfill(status=502, body="<html>Bad Gateway</html>"))
     page.click("#save-pdf")
-    page.wait_for_selector("#save-message .trouble:has-text('tell whoever runs the service.')")
+    page.wait_for_selector("#save-message .trouble:has-text('tell the operator of the service')")
     refuse(page, "**/api/v1/figure*", 422, "wrong-option", "seconds: too many")
     page.click("#save-pdf")
     page.wait_for_selector("#save-message .trouble")
     assert "filters" not in page.inner_text("#save-message")
     refuse(page, "**/api/v1/neighbours/*/preview", 404, "unknown-handle", "Search again.")
     page.click(".neighbour:first-child button")
-    page.wait_for_selector("#comparison .trouble:has-text('started anew')")
+    page.wait_for_selector("#comparison .trouble:has-text('restarted')")
     assert "can add it" not in page.inner_text("#comparison")
     page.click("#comparison button")
     refuse(page, "**/api/v1/similar*", 422, "wrong-option", "no such label")
@@ -158,7 +158,7 @@ def test_a_service_that_is_gone_is_said_to_be_gone(visit: Visit) -> None:
     page.route("**/api/v1/preview", lambda route: route.abort())
     visit.watch.expected.add(0)
     page.click("#open-example")
-    page.wait_for_selector("#opening-message .trouble:has-text('The service does not answer')")
+    page.wait_for_selector("#opening-message .trouble:has-text('The service does not respond')")
     visit.watch.errors.clear()  # Chromium writes the broken connection to the console
 
 
@@ -173,7 +173,7 @@ def test_a_file_that_is_too_large_is_not_even_read(visit: Visit) -> None:
         File.prototype.arrayBuffer = () => { throw new Error("read in vain"); };
         document.body.dispatchEvent(new DragEvent("drop", { dataTransfer: carried, bubbles: true, cancelable: true }));
     }""")
-    page.wait_for_selector("#opening-message .trouble:has-text('65 MB; this service takes 64 MB')")
+    page.wait_for_selector("#opening-message .trouble:has-text('65 MB; this service accepts up to 64 MB')")
     assert sent == []
 
 

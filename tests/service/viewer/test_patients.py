@@ -65,7 +65,7 @@ def test_filters_narrow_the_neighbours(visit: Visit) -> None:
     page.wait_for_selector("#neighbours[aria-busy=false] .neighbour")
     page.fill("#filters [name=age_from]", "129")
     page.press("#filters [name=age_from]", "Tab")
-    page.wait_for_selector("#neighbours[aria-busy=false]:has-text('Nobody in the archive fits')")
+    page.wait_for_selector("#neighbours[aria-busy=false]:has-text('No patient of the index matches')")
 
 
 def test_no_handle_and_no_id_is_shown(visit: Visit) -> None:
@@ -148,7 +148,7 @@ def test_amplitudes_in_raw_steps_are_not_compared(visit: Visit) -> None:
         said = page.inner_text("#comparison")
         assert f"{speed} mm/s · raw steps: amplitude not to scale · 500 and 400 Hz" in said
         assert "amplitudes are not comparable" in said
-        assert "mV" not in said.replace("In raw steps, not mV", "")
+        assert "mV" not in said.replace("Amplitudes in raw units", "")
         assert page.is_hidden("#comparison input[type=checkbox]")
 
 

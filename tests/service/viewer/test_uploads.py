@@ -101,7 +101,7 @@ def test_a_lead_that_the_model_does_not_know_is_used_when_told_to(visit: Visit, 
         assert "has other leads" in said
         assert "any_lead" not in said
         assert "any-lead" not in said
-    page.click("#classes >> text=Use these leads all the same")
+    page.click("#classes >> text=Use these leads anyway")
     page.wait_for_selector("#neighbours[aria-busy=false] .neighbour")
     page.wait_for_selector("#classes[aria-busy=false] .class-row")
     assert all("Not known" in text for text in page.locator(".class-record").all_inner_texts())
@@ -129,7 +129,7 @@ def test_a_file_that_is_no_ecg_is_explained_kindly(visit: Visit, tmp_path: Path,
     page.wait_for_selector("#opening-message .trouble")
     said = page.inner_text("#opening-message")
     assert "cannot" in said
-    assert "Is it an ECG" in said or "Try again" in said
+    assert "Check that it is a complete ECG" in said or "Try again" in said
     assert page.is_hidden("#workspace")
     assert page.is_visible("#drop-zone")
 
@@ -214,14 +214,14 @@ def test_what_cannot_be_taken_in_is_said(visit: Visit, tmp_path: Path) -> None:
     visit.watch.expected.add(502)
     page.route("**/viewer/example.csv", lambda route: route.fulfill(status=502))
     page.click("#open-example")
-    said.get_by_text("The example cannot be fetched").wait_for()
+    said.get_by_text("The example cannot be loaded").wait_for()
     assert "number below" not in said.inner_text()
     page.unroute("**/viewer/example.csv")
     page.evaluate("document.getElementById('comparison').showModal()")
     assert page.evaluate(DROP, ["letter.txt", ["dragover", "drop"]]) == [True, True], "else the browser opens it"
     assert page.is_hidden("#drop-cover")
     page.keyboard.press("Escape")
-    assert "The example cannot be fetched" in said.inner_text(), "nothing is opened behind a dialog"
+    assert "The example cannot be loaded" in said.inner_text(), "nothing is opened behind a dialog"
     visit.open()
 
 

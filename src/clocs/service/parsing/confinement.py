@@ -106,8 +106,8 @@ def install_audit_hook(folders: Sequence[str]) -> None:
             path, _, flags = arguments
             if isinstance(path, int):
                 return
-            place = os.path.realpath(os.fsdecode(path))
-            if (flags or 0) & WRITING or not any(_within(place, folder) for folder in folders):
+            target = os.path.realpath(os.fsdecode(path))
+            if (flags or 0) & WRITING or not any(_within(target, folder) for folder in folders):
                 raise PermissionError("not while parsing")
         elif event.startswith(_FORBIDDEN_EVENTS):
             raise PermissionError("not while parsing")
@@ -121,14 +121,14 @@ def _within(path: str, folder: str) -> bool:
 
 def lower_priority() -> None:
     """Lower the scheduling priority of this thread and its children below that of the event loop."""
-    if on_linux():  # elsewhere this would hold for the whole process
-        os.nice(NICENESS)  # relative: whoever was started niced must not ask for more than it has
+    if on_linux():  # on other systems this would affect the whole process
+        os.nice(NICENESS)  # relative, because a process must not raise its own priority
 
 
 def limit_resources(memory_bytes: int) -> None:
     """Limit additional memory, forbid writing files and core dumps, and limit the number of open files."""
     limits = {resource.RLIMIT_FSIZE: 0, resource.RLIMIT_NOFILE: OPEN_FILES, resource.RLIMIT_CORE: 0}
-    if os.path.exists(STATM):  # elsewhere than on Linux, address space is neither reported nor limited
+    if os.path.exists(STATM):  # only Linux reports and limits the address space
         with open(STATM) as file:
             limits[resource.RLIMIT_AS] = int(file.read().split()[0]) * resource.getpagesize() + memory_bytes
     for kind, value in limits.items():

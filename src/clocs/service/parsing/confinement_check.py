@@ -68,18 +68,19 @@ def check_confinement(*, without_landlock: bool = False, unconfined: bool = Fals
     )
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        raise ConfigError(f"Parsing processes cannot be confined, so the service does not start: {reason}.")
+        raise ConfigError(f"Parsing processes cannot be confined: {reason}. The service does not start.")
     found = json.loads(done.stdout)
     confinement = Confinement(found["seccomp"], found["landlock"], tuple(found["folders"]))
     if not confinement.seccomp and not unconfined:
         raise ConfigError(
-            "Uploads are parsed in confined processes, which needs Linux. To try the service here: clocs serve --demo."
+            "Uploads are parsed in confined processes, which needs Linux. To try the service on this system run: "
+            "clocs serve --demo."
         )
     if confinement.seccomp and not confinement.landlock and not without_landlock:
         raise ConfigError(
-            "This kernel has no Landlock (Linux 5.13 or newer, switched on), so a hostile upload that takes over its "
-            "parsing process could read every file that the service may read. Switch Landlock on, or accept this "
-            "with --without-landlock."
+            "This kernel has no Landlock (Linux 5.13 or newer, enabled), so a hostile upload that takes over its "
+            "parsing process could read every file that the service can read. Enable Landlock, or accept the risk with "
+            "--without-landlock."
         )
     return confinement
 
@@ -97,14 +98,14 @@ def check_folders(folders: tuple[str, ...], private: Mapping[str, Path]) -> None
     for folder in map(Path, folders):
         if folder == Path(folder.anchor):
             raise ConfigError(
-                f"Parsing processes may read Python's folders, and {folder} is one of them, so they could read every "
-                "file. Take it out of PYTHONPATH and of Python's .pth files."
+                f"Parsing processes can read Python's folders, and {folder} is one of them, so they could read every "
+                "file. Remove it from PYTHONPATH and from Python's .pth files."
             )
         for what, path in private.items():
             if path.resolve().is_relative_to(folder):
                 raise ConfigError(
-                    f"Parsing processes may read {folder}, a folder of Python's packages that contains the {what} "
-                    f"{path}. Move the {what} elsewhere, or take the folder out of PYTHONPATH."
+                    f"Parsing processes can read {folder}, a folder of Python's packages that contains the {what} "
+                    f"{path}. Move the {what}, or remove the folder from PYTHONPATH."
                 )
 
 

@@ -43,7 +43,7 @@ def restrict_files(folders: Sequence[str], version: int) -> None:
     """
     threads = sorted(Path(_THREADS, thread, "comm").read_text().strip() for thread in os.listdir(_THREADS))
     if len(threads) != 1:
-        raise OSError(f"landlock: these threads run, and it would hold for one of them only: {', '.join(threads)}")
+        raise OSError(f"landlock: it applies to one thread only, but several are running: {', '.join(threads)}")
     rights = (1 << next(count for since, count in _FILE_RIGHTS if version >= since)) - 1
     handled = struct.pack("=Q", rights)
     if version >= _NETWORK_VERSION:
@@ -62,9 +62,9 @@ def restrict_files(folders: Sequence[str], version: int) -> None:
 
 
 def _allow_reading(rules: int, folder: str) -> None:
-    place = os.open(folder, os.O_PATH | os.O_CLOEXEC)
+    descriptor = os.open(folder, os.O_PATH | os.O_CLOEXEC)
     try:
-        rule = ctypes.create_string_buffer(struct.pack("=Qi", _READING, place))
+        rule = ctypes.create_string_buffer(struct.pack("=Qi", _READING, descriptor))
         system_call("landlock_add_rule", rules, _BENEATH, ctypes.addressof(rule), 0)
     finally:
-        os.close(place)
+        os.close(descriptor)

@@ -95,7 +95,7 @@ class ParseResponse(BaseModel):
 
 def encode_recording(recording: Recording, seconds: float) -> tuple[ParsedRecording, bytes]:
     """Return metadata and samples of a recording, without ids, site and labels."""
-    told = ParsedRecording(
+    metadata = ParsedRecording(
         leads=recording.leads,
         gain=tuple(recording.gain.tolist()),
         baseline=tuple(recording.baseline.tolist()),
@@ -108,29 +108,29 @@ def encode_recording(recording: Recording, seconds: float) -> tuple[ParsedRecord
         provenance=recording.provenance,
         seconds=seconds,
     )
-    return told, recording.digital.tobytes()
+    return metadata, recording.digital.tobytes()
 
 
-def decode_recording(told: ParsedRecording, raw: bytes) -> Recording:
+def decode_recording(metadata: ParsedRecording, raw: bytes) -> Recording:
     """Return the recording of a message.
 
     Raises:
         WireError: The metadata and the samples do not match.
     """
-    values = np.frombuffer(raw, told.dtype)
-    if values.size != len(told.leads) * told.num_samples:
-        raise WireError("samples do not fit the leads")
+    values = np.frombuffer(raw, metadata.dtype)
+    if values.size != len(metadata.leads) * metadata.num_samples:
+        raise WireError("samples do not match the leads")
     try:
         return Recording(
-            digital=values.reshape(len(told.leads), told.num_samples),
-            gain=np.array(told.gain, np.float64),
-            baseline=np.array(told.baseline, np.int32),
-            sampling_rate=told.sampling_rate,
-            leads=told.leads,
-            unit=told.unit,
-            age=told.age,
-            sex=told.sex,
-            provenance=told.provenance,
+            digital=values.reshape(len(metadata.leads), metadata.num_samples),
+            gain=np.array(metadata.gain, np.float64),
+            baseline=np.array(metadata.baseline, np.int32),
+            sampling_rate=metadata.sampling_rate,
+            leads=metadata.leads,
+            unit=metadata.unit,
+            age=metadata.age,
+            sex=metadata.sex,
+            provenance=metadata.provenance,
         )
     except (ValueError, OverflowError) as error:
         raise WireError("not a recording") from error

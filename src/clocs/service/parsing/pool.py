@@ -79,7 +79,7 @@ class _Process:
             *python_command("worker"),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,  # libraries warn there with values of files
+            stderr=asyncio.subprocess.DEVNULL,  # libraries may print file content there
             env=parser_environment(),
             cwd="/",
             start_new_session=True,
@@ -124,7 +124,7 @@ class _Process:
     def kill(self) -> None:
         if self.is_alive:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)  # the library's own way may lose the code
+                os.kill(self.pid, signal.SIGKILL)  # asyncio's kill may lose the exit code
 
     async def end(self, grace: float = 0) -> int:
         """Wait for the process to end, kill it after ``grace`` seconds, and return its exit code."""
@@ -183,14 +183,14 @@ class ParsingPool:
         return await self._submit(ask, upload, lambda answer, raw: raw)
 
     async def _submit(
-        self, ask: ParseRequest, upload: Upload, take: Callable[[ParseResponse, bytes], Result]
+        self, ask: ParseRequest, upload: Upload, convert: Callable[[ParseResponse, bytes], Result]
     ) -> Result:
         process = await self._acquire()
         usable = False
         try:
             async with asyncio.timeout(WALL_CLOCK_FACTOR * self._limits.parse_seconds):
                 answer, raw = await process.ask(ask, upload.content)
-            found = None if answer.failure else take(answer, raw)
+            found = None if answer.failure else convert(answer, raw)
             usable = True
         except TimeoutError:
             self._report("timeout", "")
@@ -213,7 +213,7 @@ class ParsingPool:
         try:
             async with asyncio.timeout(ACQUIRE_SECONDS):
                 process = await self._idle.get()
-                while not process.is_alive:  # another is started in its place
+                while not process.is_alive:  # a replacement is being started
                     process = await self._idle.get()
         except TimeoutError:
             detail = "No parsing process is ready. Try again in a moment."
@@ -271,7 +271,7 @@ def _too_slow(seconds: float) -> ProblemError:
         504,
         "parsing-too-slow",
         "Reading the file took too long",
-        f"Reading was stopped after {seconds:g} s. A whole ECG file takes far less: check that it is one.",
+        f"Reading was stopped after {seconds:g} s. An ECG file takes far less; check the file.",
     )
 
 
@@ -280,5 +280,5 @@ def _crashed() -> ProblemError:
         422,
         "unreadable-file",
         UNREADABLE,
-        "Its reader broke off: the file is damaged, or needs more time or memory than the service gives it.",
+        "The reader crashed. The file is damaged, or needs more time or memory than the service allows.",
     )

@@ -68,12 +68,12 @@ def remove_identity(recording: Recording) -> Recording:
     return free.select(tuple(leads))
 
 
-def check_length(recording: Recording, longest: float) -> Recording:
+def check_length(recording: Recording, max_seconds: float) -> Recording:
     """Return the recording, or raise an error if it is longer than the service accepts."""
-    if recording.seconds > longest or recording.digital.size > MAX_SAMPLES:
+    if recording.seconds > max_seconds or recording.digital.size > MAX_SAMPLES:
         raise SignalError(
-            f"the recording has {len(recording.leads)} leads of {recording.seconds:.0f} s; this service takes up to "
-            f"{longest:g} s and {MAX_SAMPLES:,} samples. Cut a part of it out."
+            f"The recording has {len(recording.leads)} leads of {recording.seconds:.0f} s; this service accepts up to "
+            f"{max_seconds:g} s and {MAX_SAMPLES:,} samples. Send a shorter part of it."
         )
     return recording
 
@@ -89,7 +89,7 @@ def first_seconds(recording: Recording, seconds: float) -> Recording:
 def failure_from_error(error: BaseException) -> Failure:
     """Return the failure for an error. Unexpected errors are described only by type and code location."""
     if isinstance(error, MemoryError):
-        return Failure(error="MemoryError", message="reading this file takes more memory than the service gives it")
+        return Failure(error="MemoryError", message="Reading this file needs more memory than the service allows.")
     if isinstance(error, MissingExtraError):
         return Failure(error="MissingExtraError", message=str(error))
     name = next((name for kind, name in _KINDS.items() if isinstance(error, kind)), None)
@@ -97,7 +97,7 @@ def failure_from_error(error: BaseException) -> Failure:
         return Failure.model_validate({"error": name, "message": str(error)})
     frames = traceback.extract_tb(error.__traceback__)
     place = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
-    message = "the file is damaged in a way that its reader does not expect"
+    message = "The file is damaged in an unexpected way."
     return Failure(error="unexpected", message=message, place=f"{type(error).__name__} {place}")
 
 
@@ -107,15 +107,15 @@ def _select_file(source: Source) -> str:
     for name in source.names():
         names.append(name)
         if len(names) > MAX_FILES:
-            raise FormatError(f"the upload holds over {MAX_FILES} files; send one recording")
+            raise FormatError(f"The upload contains more than {MAX_FILES} files. Send one recording.")
     if not names:
-        raise FormatError("the upload holds no file")
+        raise FormatError("The upload contains no file.")
     known = [name for name in names if detect_format(source, name) is not None]
     if len(known) == 1:
         return known[0]
     if not known:
-        return min(names)  # reading it says what is wrong
-    raise FormatError(f"the upload holds {len(known)} recordings; send one at a time")
+        return min(names)  # reading it reports the error
+    raise FormatError(f"The upload contains {len(known)} recordings. Send one at a time.")
 
 
 def _sanitize_message(message: str, source: Source, name: str) -> str:
@@ -126,10 +126,10 @@ def _sanitize_message(message: str, source: Source, name: str) -> str:
         message = replace_values(message, searchable_values(read_identity_from(source, name)), REDACTED)
     if "that it names is missing" in message:
         return (
-            "the header names a signal file that is not in the upload. Send both together, the signal file under the "
-            "name that the header gives, or send a zip of them"
+            "The header refers to a signal file that is not in the upload. Send both together, the signal file under "
+            "the name in the header, or send a zip of them."
         )
-    return redact(message, *names) or "the file cannot be read"
+    return redact(message, *names) or "The file cannot be read."
 
 
 class MemorySource:
@@ -172,5 +172,5 @@ def upload_source(files: Mapping[str, bytes]) -> Source:
     if not archives:
         return MemorySource(files)
     if len(files) > 1:
-        raise FormatError("send a zip archive alone, with all files of one recording in it")
+        raise FormatError("Send a zip archive alone, with all files of one recording in it.")
     return ZipSource(cast(Path, _Archive(files[archives[0]])))

@@ -36,7 +36,7 @@ DRAWING: Final = ("clocs.drawing.ecg_paper", "matplotlib.backends.backend_agg", 
 
 def main() -> None:
     """Load libraries, confine the process, and parse uploads until the input ends."""
-    for number in (signal.SIGTERM, signal.SIGINT):  # sent to a whole group; the service lets requests end first
+    for number in (signal.SIGTERM, signal.SIGINT):  # sent to the process group; the service answers requests first
         signal.signal(number, signal.SIG_IGN)
     requests, answers = _private_streams()
     message = read_message(requests)
@@ -78,7 +78,7 @@ def _load() -> None:
     list(FORMATS)
     redact("a word")
     for name in (*_lazy_imports(), *DRAWING):
-        with contextlib.suppress(ImportError):  # an extra that is not installed; who needs it says so
+        with contextlib.suppress(ImportError):  # an extra that is not installed is reported when it is needed
             importlib.import_module(name)
 
 
@@ -101,12 +101,12 @@ def _answer(ask: ParseRequest, content: bytes) -> tuple[ParseResponse, bytes]:
         recording = read_upload(files)
         seconds = recording.seconds
         if ask.output == "recording":
-            told, raw = encode_recording(check_length(recording, ask.seconds), seconds)
+            metadata, raw = encode_recording(check_length(recording, ask.seconds), seconds)
         elif ask.output == "beginning":
-            told, raw = encode_recording(first_seconds(recording, ask.seconds), seconds)
+            metadata, raw = encode_recording(first_seconds(recording, ask.seconds), seconds)
         else:
             return ParseResponse(), _draw(first_seconds(recording, ask.seconds), ask.output)
-        return ParseResponse(recording=told), raw
+        return ParseResponse(recording=metadata), raw
     except Exception as error:
         return ParseResponse(failure=failure_from_error(error)), b""
 

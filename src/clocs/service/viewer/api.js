@@ -6,14 +6,14 @@ const BASE = "/api/v1/";
 const PROBLEM = "application/problem+json";
 const MOST_TRIES = 8;
 const LONGEST_WAIT = 30;
-export const NO_ANSWER = "There was no answer from the machine that serves this page.";
+export const NO_ANSWER = "The server of this page did not respond.";
 
 /** What the service says is wrong with a question, or that it does not answer. */
 export class Problem extends Error {
     constructor({
         type = "",
         status = 0,
-        title = "The service does not answer",
+        title = "The service does not respond",
         detail = "",
         instance = "",
         question = "",
@@ -75,7 +75,7 @@ async function problemOf(response, question) {
     try {
         return new Problem({ ...(await response.json()), status, question });
     } catch {
-        return new Problem({ status, title: "The service failed", detail: statusText, question });
+        return new Problem({ status, title: "The service reported an error", detail: statusText, question });
     }
 }
 

@@ -92,7 +92,7 @@ async function openFiles({ size, read }) {
 function refuseTooLarge(size) {
     const most = model.limits.upload_bytes;
     if (size <= most) return;
-    const detail = `It has ${megabytes(size)} MB; this service takes ${megabytes(most)} MB.`;
+    const detail = `It has ${megabytes(size)} MB; this service accepts up to ${megabytes(most)} MB.`;
     throw new Problem({ status: 413, title: "The file is too large", detail });
 }
 
@@ -166,7 +166,7 @@ const fits = ({ leads }, { recording }) => !leads.length || leads.some((name) =>
 /** By the filters that the form shows; what was found is kept together with them. */
 async function findSimilar(now) {
     if (!model.index) {
-        const text = "This service was started without an archive of patients, so there is nobody to compare with.";
+        const text = "This service was started without an index of patients, so there are no patients to compare with.";
         byId("neighbours").replaceChildren(element("p", { class: "lead-text" }, text));
         return;
     }
@@ -242,7 +242,7 @@ async function saveAs(kind) {
 async function learnModel() {
     const found = await fill(
         byId("model"),
-        "Asking for the model …",
+        "Loading the model …",
         (wait) => ask("model", { waiting: wait }),
         (about) => showModel(byId("model"), about),
         { again: learnModel },
@@ -263,7 +263,7 @@ async function learnModel() {
 async function learnMap() {
     const map = await fill(
         byId("map-message"),
-        "Asking for the map …",
+        "Loading the map …",
         (wait) => ask("map", { waiting: wait }),
         () => byId("map-message").replaceChildren(),
         { again: learnMap },

@@ -16,7 +16,7 @@ export function showClasses(place, found, { classifiers, chosen, choose }) {
             legend(),
             element("ul", { class: "classes" }, found.classes.map(classRow)),
             cannot(found.limitations),
-            notes(found.notes, "Done to the recording first"),
+            notes(found.notes, "Changes to the recording"),
         ].filter(Boolean),
     );
 }
@@ -38,8 +38,8 @@ function classifierChoice(classifiers, chosen, choose) {
 
 const reading = (multiLabel) =>
     multiLabel
-        ? "Each finding is judged by itself; several may be true at once, or none."
-        : "One of these is assumed to be true, so the probabilities sum to 100 %, whatever the recording shows.";
+        ? "Each class is estimated independently; several, or none, may be present."
+        : "Exactly one class is assumed to be present, so the probabilities always sum to 100 %.";
 
 function legend() {
     const item = (kind, text) =>
@@ -47,9 +47,9 @@ function legend() {
     return element(
         "ul",
         { class: "legend", "aria-label": "How to read the bars" },
-        item("probability", "probability given"),
-        item("observed", "how often it was right, among validation patients with a probability in the same range"),
-        item("prevalence", "how common it was among training patients"),
+        item("probability", "estimated probability"),
+        item("observed", "observed share among validation patients with a similar probability"),
+        item("prevalence", "prevalence among training patients"),
     );
 }
 
@@ -95,7 +95,7 @@ function cannot(items) {
     return element(
         "div",
         { class: "cannot" },
-        element("h3", {}, "What it cannot recognise"),
+        element("h3", {}, "Limitations"),
         element(
             "ul",
             {},

@@ -15,16 +15,16 @@ const VIEWS = [
 ];
 
 const LINED_UP = {
-    beside: "Both are lined up on a QRS complex (dashed).",
-    over: "Lined up on one QRS complex; after it, each goes on at its own rate.",
+    beside: "Both are aligned at a QRS complex (dashed).",
+    over: "Aligned at one QRS complex; after it, each continues at its own heart rate.",
     beats: "The median of each recording's beats.",
 };
 const SHADED = {
-    beside: `Shaded: the distance to the other's typical beat, where over ${SHADE_FROM} mV.`,
+    beside: `Shaded: differences above ${SHADE_FROM} mV from the other's typical beat.`,
     over: "",
     beats: "The area between them is shaded.",
 };
-const RAW_STEPS = "In raw steps, not mV, amplitudes are not comparable: nothing is shaded.";
+const RAW_STEPS = "Amplitudes in raw units instead of mV are not comparable, so nothing is shaded.";
 
 const NARROW = 700; // pixels of a window that has room for two typical beats side by side
 
@@ -177,11 +177,11 @@ export class Comparison {
 
     explanation() {
         const { both, settings, names } = this;
-        if (!both.typical.size) return "Too few beats were found to line them up: both start at their beginning.";
+        if (!both.typical.size) return "Too few beats were found for alignment, so both start at their beginning.";
         return [
             LINED_UP[settings.view],
             settings.shade && SHADED[settings.view],
-            both.standIn && `No lead is in both: ${names[0]} is held against the neighbour's ${both.standIn}.`,
+            both.standIn && `No common lead: ${names[0]} is compared with the neighbour's ${both.standIn}.`,
             both.calibrated ? !both.standIn && this.farthest() : RAW_STEPS,
         ]
             .filter(Boolean)
@@ -192,7 +192,7 @@ export class Comparison {
         const found = farthestApart(this.both, this.names);
         if (!found) return "";
         const { name, millivolt, milliseconds } = found;
-        return `The typical beats are farthest apart in ${name}: ${millivolt.toFixed(2)} mV, ${placed(milliseconds)}.`;
+        return `The typical beats differ most in ${name}: ${millivolt.toFixed(2)} mV, ${placed(milliseconds)}.`;
     }
 }
 

@@ -55,7 +55,7 @@ async function held(file) {
     try {
         return new File([await file.arrayBuffer()], file.name);
     } catch {
-        const detail = "The browser could not read it: it was moved or changed, or is too large.";
+        const detail = "The browser could not read it. It was moved or changed, or is too large.";
         throw new Problem({ type: "lost-file", title: "The file cannot be opened", detail });
     }
 }
@@ -65,7 +65,7 @@ async function refuseFolder() {
 }
 
 async function readExample() {
-    const title = "The example cannot be fetched";
+    const title = "The example cannot be loaded";
     let response, content;
     try {
         response = await fetch(`/viewer/${EXAMPLE}`);

@@ -6,12 +6,12 @@ import { sentence } from "./wording.js";
 
 const UNFIT = "The ECG can still be read and measured on the paper above.";
 const FORMAT =
-    "Is it an ECG, complete, and in one of the formats listed? " +
+    "Check that it is a complete ECG in one of the supported formats. " +
     "A WFDB record needs its header (.hea) and its signal file (.dat or .mat) together.";
-const BUSY = "The service stayed busy. Try again in a minute.";
+const BUSY = "The service is still busy. Try again in a minute.";
 const NUMBER = " the number below";
-const OTHERWISE = `Try again. If it stays like this, tell whoever runs the service${NUMBER}.`;
-const BROKEN = `Until this is mended, asking again does not help: tell whoever runs the service${NUMBER}.`;
+const OTHERWISE = `Try again. If the problem persists, tell the operator of the service${NUMBER}.`;
+const BROKEN = `Trying again does not help. Tell the operator of the service${NUMBER}.`;
 
 /** What to do, by the question and the kind of a problem, by its kind, or else by its status. */
 const ADVICE = {
@@ -19,20 +19,20 @@ const ADVICE = {
     "wrong-option": BROKEN,
     "unsuitable-recording": UNFIT,
     "unknown-leads": UNFIT,
-    "unknown-handle": "The service was started anew since. Change a filter or open the file again to search again.",
-    "dropped-folder": "Drop its files together, or zip it and drop the zip.",
+    "unknown-handle": "The service was restarted. Change a filter or open the file again to repeat the search.",
+    "dropped-folder": "Drop its files together, or drop a zip of them.",
     "lost-file": "Choose it again.",
     "archive-unavailable": BROKEN,
     "audit-log-unavailable": BROKEN,
-    0: "See whether the service still runs, and try again.",
-    403: "Whoever runs the service has switched this off.",
-    404: "Whoever runs the service can add it.",
-    408: "The file came too slowly. Try again, or from a nearer machine.",
-    413: "Take a shorter recording, or ask whoever runs the service for a higher limit.",
+    0: "Check that the service is running, and try again.",
+    403: "The operator of the service has disabled this.",
+    404: "The operator of the service can add it.",
+    408: "The upload was too slow. Try again, or use a faster connection.",
+    413: "Use a shorter recording, or ask the operator of the service for a higher limit.",
     422: FORMAT,
     429: BUSY,
     503: BUSY,
-    504: "A shorter recording may pass.",
+    504: "A shorter recording may work.",
 };
 
 export function working(text) {
@@ -76,7 +76,7 @@ function anyLeadOffer(anyLead) {
     return element(
         "p",
         {},
-        element("button", { type: "button", click: anyLead }, "Use these leads all the same"),
+        element("button", { type: "button", click: anyLead }, "Use these leads anyway"),
         " Nobody has measured how good the answers are then.",
     );
 }

@@ -10,20 +10,20 @@ export function showModel(place, model) {
     place.replaceChildren(
         element(
             "section",
-            { class: "panel", "aria-label": "In short" },
+            { class: "panel", "aria-label": "Summary" },
             element("h2", {}, model.encoder),
             facts(model),
         ),
         element(
             "section",
             { class: "panel", "aria-labelledby": "known-title" },
-            element("h2", { id: "known-title" }, "What it knows, and how well its probabilities hold"),
+            element("h2", { id: "known-title" }, "Classes and reliability of their probabilities"),
             element(
                 "p",
                 { class: "lead-text" },
-                "Each dot stands for the validation patients who were given about the same probability, larger " +
-                    "for more of them: to the right the probability, upwards how many had it, in per cent. On the " +
-                    `line, probabilities are what they say. Hollow: fewer than ${FEW} patients.`,
+                "Each dot is a group of validation patients with similar probabilities; larger dots are larger " +
+                    "groups. Horizontal: probability; vertical: observed share, in per cent. Dots on the line are " +
+                    `perfectly calibrated. Hollow dots: fewer than ${FEW} patients.`,
             ),
             model.classifiers.map(classifierPart),
         ),
@@ -33,17 +33,17 @@ export function showModel(place, model) {
 
 function facts(model) {
     const rows = [
-        ["Takes", `${seconds(model.seconds)} at ${model.rate} Hz, one lead at a time: ${model.leads.join(", ")}`],
-        ["Gives", `${model.embedding_dim} numbers a lead, which place an ECG among others`],
+        ["Input", `${seconds(model.seconds)} at ${model.sampling_rate} Hz, one lead at a time: ${model.leads.join(", ")}`],
+        ["Output", `embeddings of ${model.embedding_dim} dimensions`],
         ["Classifiers", model.classifiers.map((one) => one.name).join(", ") || "none"],
         [
-            "Patients to search",
+            "Searchable patients",
             model.index
                 ? `${count(model.index.patients, "patient")}, ${count(model.index.recordings, "recording")}`
                 : "none: the service was started without an index",
         ],
-        ["Identities", model.shows_ids ? "shown: the service was started to show patient ids" : "not shown"],
-        ["Largest file", `${megabytes(model.limits.upload_bytes)} MB`],
+        ["Identities", model.shows_ids ? "shown: the service was started with --show-ids" : "not shown"],
+        ["Maximum file size", `${megabytes(model.limits.upload_bytes)} MB`],
         ["Use", model.notice],
     ];
     return element(
@@ -62,10 +62,10 @@ function classifierPart({ name, title, multi_label: multiLabel, classes, limitat
         element(
             "p",
             { class: "lead-text" },
-            `${count(classes.length, "class", "classes")}, ${judged}. Trained on: ${title || "not said"}.`,
+            `${count(classes.length, "class", "classes")}, ${judged}. Trained on: ${title || "not stated"}.`,
         ),
         element("ul", { class: "diagrams" }, classes.map(classItem)),
-        element("h4", {}, "What it cannot recognise"),
+        element("h4", {}, "Limitations"),
         element(
             "ul",
             { class: "notes" },

@@ -57,7 +57,7 @@ export const chosen = (form) => Object.fromEntries(new FormData(form));
 /** A row for each neighbour. `open(neighbour, number)` compares; `point(index or null)` when one is pointed at. */
 export function showNeighbours(place, found, { open, point }) {
     const rows = found.neighbours.map((neighbour, index) => row(neighbour, index, open, point));
-    const none = element("p", { class: "lead-text" }, "Nobody in the archive fits these filters.");
+    const none = element("p", { class: "lead-text" }, "No patient of the index matches these filters.");
     const list = rows.length ? element("ol", { class: "neighbours" }, rows) : none;
     place.replaceChildren(...[list, notes(found.notes, "Notes on the search")].filter(Boolean));
 }
@@ -69,7 +69,7 @@ export function markRow(place, index) {
 
 function row(neighbour, index, open, point) {
     const { similarity, labels, age, sex, site, recordings, why } = neighbour;
-    const many = recordings > 1 ? `labels of any of ${count(recordings, "recording")}` : "";
+    const many = recordings > 1 ? `labels of all ${count(recordings, "recording")}` : "";
     const about = [person(age, sex), site, many].filter(Boolean).join(" · ");
     return element(
         "li",

@@ -7,7 +7,7 @@ import { count, percent, person } from "./wording.js";
 const SERIES = 7; // colours; further labels share the last, grey
 const REACH = 14; // pixels from which a point is pointed at
 const PAD = 26;
-const HOW_TO_ASK = "Point at or tap a patient, or walk through the neighbours with the arrow keys.";
+const HOW_TO_ASK = "Point at or tap a patient, or use the arrow keys to step through the neighbours.";
 const AGES = [
     [0, "under 40"],
     [40, "40 to 59"],
@@ -32,7 +32,7 @@ export class PatientMap {
         this.canvas = element("canvas", {
             tabindex: "0",
             role: "application",
-            "aria-label": "Map of patients; arrow keys walk through the neighbours",
+            "aria-label": "Map of patients; arrow keys step through the neighbours",
         });
         this.facts = element("p", { class: "map-facts", "aria-live": "polite" });
         this.groups = element("ul", { class: "map-legend", "aria-label": "Colours" });
@@ -63,12 +63,12 @@ export class PatientMap {
     showMap(map) {
         this.map = map;
         const parts = [
-            `${count(map.points.length, "patient")}, alike ones near each other (${map.method.toUpperCase()}).`,
+            `${count(map.points.length, "patient")}, similar ones close together (${map.method.toUpperCase()}).`,
         ];
         if (map.explained) {
             const held = percent(map.explained[0] + map.explained[1]);
-            parts.push(`The two directions hold ${held} of the differences,`);
-            parts.push("so patients who lie close here may still differ; the list goes by all differences.");
+            parts.push(`The two axes explain ${held} of the variance,`);
+            parts.push("so patients that are close here may still differ; the list uses all dimensions.");
         }
         this.caption.textContent = parts.join(" ");
         const useful = Object.entries(COLOURINGS).filter(
@@ -120,7 +120,7 @@ export class PatientMap {
                 },
             },
             element("span", { class: `dot series-${this.series.get(name)}`, "aria-hidden": "true" }),
-            `${name || "not known"} `,
+            `${name || "unknown"} `,
             element("span", { class: "quiet-text" }, size.toLocaleString("en-GB")),
         );
         return element("li", {}, button);

@@ -41,7 +41,7 @@ export function reliabilityDiagram({ name, reliability }) {
         drawing("line", { class: "diagram-ideal", x1: x(0), y1: y(0), x2: x(1), y2: y(1) }),
         points,
         drawing("text", { x: x(0.5), y: y(0) + 28, "text-anchor": "middle" }, "given, %"),
-        drawing("text", { transform: `translate(10 ${y(0.5)}) rotate(-90)`, "text-anchor": "middle" }, "had it, %"),
+        drawing("text", { transform: `translate(10 ${y(0.5)}) rotate(-90)`, "text-anchor": "middle" }, "observed, %"),
     );
 }
 

@@ -110,7 +110,7 @@ const goesBeyond = ({ values, rate, from, to }, gain) =>
 export function scaleWords(sheet, rate) {
     return [
         `${sheet.speed} mm/s`,
-        sheet.calibrated ? `${sheet.gain} mm/mV` : "raw steps: amplitude not to scale",
+        sheet.calibrated ? `${sheet.gain} mm/mV` : "raw units: amplitude not to scale",
         `${rate} Hz`,
         cutWords(sheet.cut),
         sheet.strips.some((part) => part.derived) ? "* follows from I and II" : "",

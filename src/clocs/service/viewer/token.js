@@ -40,7 +40,7 @@ export function ask(refused) {
         const dialog = byId("token-dialog");
         const input = byId("token-input");
         byId("token-refused").textContent = refused
-            ? "The service refused this token. Is it complete? A service started anew may have a new one."
+            ? "The service rejected this token. Check that it is complete. A restarted service may have a new token."
             : "";
         input.value = "";
         byId("token-form").onsubmit = (event) => {

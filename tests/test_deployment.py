@@ -115,13 +115,13 @@ def test_only_a_container_listens_beyond_loopback() -> None:
     assert hosts == {"image": "0.0.0.0", "compose": "0.0.0.0", "unit": "127.0.0.1"}
 
 
-def test_health_is_asked_where_it_is_answered() -> None:
+def test_the_health_check_uses_an_existing_address() -> None:
     (path,) = re.findall(r"'GET', '([^']+)'", instruction("HEALTHCHECK"))
     assert path in {route.path for route in open_routes.routes}  # type: ignore[attr-defined]
     assert "curl" not in instruction("HEALTHCHECK")
 
 
-def test_nobody_is_root() -> None:
+def test_no_process_runs_as_root() -> None:
     assert instruction("USER") == SERVICE["user"] == CONTAINER_USER
     assert unit()["User"] == ["clocs"]
     assert "--uid 10001" in " ".join(value for name, value in instructions() if name == "RUN")
@@ -137,7 +137,7 @@ def test_the_token_comes_as_a_secret() -> None:
     assert "environment" not in SERVICE
 
 
-def test_the_audit_log_is_rotated_where_it_is_written_and_the_service_told() -> None:
+def test_the_audit_log_is_rotated_and_the_service_signalled() -> None:
     rules = (DEPLOY / "clocs.logrotate").read_text()
     path = option(commands()["unit"], "--audit-log")
     folder = f"/var/log/{unit()['LogsDirectory'][0]}"
@@ -149,7 +149,7 @@ def test_the_audit_log_is_rotated_where_it_is_written_and_the_service_told() -> 
     assert "copytruncate" not in rules  # lines between the copy and the cut would be lost
 
 
-def test_a_container_is_told_its_name() -> None:
+def test_a_container_gets_its_host_name() -> None:
     assert option(commands()["compose"], "--allowed-host") == "${CLOCS_NAME:-localhost}"
 
 
@@ -234,7 +234,7 @@ def test_what_is_copied_into_the_image_is_there_and_not_left_out() -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_no_place_of_ours_is_named(path: Path) -> None:
+def test_no_local_path_is_named(path: Path) -> None:
     text = path.read_text()
     hosts = set(re.findall(r"https?://([\w.-]+)", text))
     assert hosts <= {"clocs"}
@@ -253,7 +253,7 @@ def test_alerts_ask_for_what_is_measured() -> None:
     assert asked <= known
 
 
-def test_a_credential_of_systemd_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_systemd_credential_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From version 254 on it is root's, with a list of who may read that shows as a group bit."""
     path = tmp_path / "token"
     path.write_text("sixteen-signs-ok\n")

@@ -23,7 +23,7 @@ def muse(hospital_files: Path, tmp_path: Path) -> Path:
     return folder
 
 
-def test_an_archive_is_ingested_under_a_key_and_looked_through(muse: Path, clocs: Clocs, tmp_path: Path) -> None:
+def test_an_archive_is_ingested_with_a_key_and_scanned(muse: Path, clocs: Clocs, tmp_path: Path) -> None:
     key, store, plain = tmp_path / "key", tmp_path / "store", tmp_path / "plain"
     assert "readable only by you" in clocs("data", "make-key", key)
     assert "--key FILE" in clocs("data", "ingest", "folder", muse, plain)
@@ -40,7 +40,7 @@ def test_an_archive_is_ingested_under_a_key_and_looked_through(muse: Path, clocs
     assert "not an ECG: scan.pdf" in clocs("data", "report", store, "--source", muse, "--key", key)
 
 
-def test_a_store_is_deidentified_and_what_went_is_told(muse: Path, clocs: Clocs, tmp_path: Path) -> None:
+def test_a_store_is_deidentified_and_removals_are_reported(muse: Path, clocs: Clocs, tmp_path: Path) -> None:
     key, plain, out = tmp_path / "key", tmp_path / "plain", tmp_path / "out"
     clocs("data", "make-key", key)
     clocs("data", "ingest", "folder", muse, plain)

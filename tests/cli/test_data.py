@@ -73,7 +73,7 @@ def test_an_archive_from_ingest_to_picture(originals: Path, clocs: Clocs, tmp_pa
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_recordings_are_listed_and_so_is_why_others_are_not(command: Command, originals: Path) -> None:
+def test_recordings_and_refusals_are_listed(command: Command, originals: Path) -> None:
     said = command("data", "ingest", "chapman", originals / "chapman", "store")[0]
     assert "For the reasons run: clocs data records store --refused" in said
     command("data", "split", "store")
@@ -168,7 +168,7 @@ def test_checksums_that_a_store_lacks_are_written_or_skipped(clocs: Clocs, tmp_p
     assert clocs("data", "records", store)
 
 
-def test_a_dataset_tells_its_options_with_what_they_mean(clocs: Clocs) -> None:
+def test_a_dataset_lists_its_options_with_meanings(clocs: Clocs) -> None:
     told = json.loads(clocs("data", "info", "folder", "--json"))["options"]
     assert told["keep"]["default"] == []
     shown = " ".join(clocs("data", "info", "folder").replace("│", " ").split())

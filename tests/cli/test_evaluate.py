@@ -38,7 +38,7 @@ def test_a_probe_as_json_and_as_a_table(command: Command, store: Path) -> None:
     assert table.endswith(f"kept in {found['run']}\n")
 
 
-def test_labels_are_said_in_one_way(command: Command, store: Path) -> None:
+def test_label_options_exclude_each_other(command: Command, store: Path) -> None:
     words = ("evaluate", "probe", "random", store, "--num-labelled-patients", 3, "--label-fraction", 0.25)
     assert "--label-fraction and --num-labelled-patients exclude each other" in command(*words, code=1)[1]
 

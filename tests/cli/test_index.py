@@ -105,7 +105,7 @@ def test_an_index_is_changed(command: Command, place: Path, tmp_path: Path) -> N
     assert "vectors.npy" in command("similar", "x", "--index", "index", code=1)[1]
 
 
-def test_a_list_from_a_spreadsheet_is_carried_out_in_full(command: Command, place: Path, tmp_path: Path) -> None:
+def test_a_patient_list_from_a_spreadsheet_is_read(command: Command, place: Path, tmp_path: Path) -> None:
     """Such files begin with a mark of their encoding, end lines in two signs, and pad."""
     command("index", "build", place / "archive", "index")
     ids = [open_store(place / "store").recording(number).patient_id for number in (0, 23)]
@@ -114,7 +114,7 @@ def test_a_list_from_a_spreadsheet_is_carried_out_in_full(command: Command, plac
     assert json.loads(said) == {"index": "index", "deleted": 2, "unknown": 0, "deleted_before": 0}
 
 
-def test_patients_under_pseudonyms_are_deleted_by_their_numbers(command: Command, place: Path) -> None:
+def test_patients_with_pseudonyms_are_deleted_by_original_ids(command: Command, place: Path) -> None:
     number = open_store(place / "store").recording(0).patient_id
     command("data", "make-key", "safe.key")
     command("data", "deidentify", place / "store", "hidden", "--key", "safe.key")

@@ -58,7 +58,7 @@ def test_an_interrupted_command_says_that_it_continues(
     assert "Traceback" not in errors
 
 
-def test_one_that_would_begin_anew_does_not(
+def test_a_command_that_cannot_continue_does_not_promise_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("clocs.cli.main.app", lambda: sys.exit(INTERRUPTED))

@@ -44,7 +44,7 @@ def test_wrong_options_end_with_a_message(arguments: tuple[str, ...], words: str
     assert words in errors
 
 
-def test_a_port_that_is_taken_is_told_before_a_demonstration_is_made(command: Command, tmp_path: Path) -> None:
+def test_a_used_port_is_reported_before_the_demo_is_created(command: Command, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         _, errors = command("serve", "--demo", "--demo-folder", tmp_path, "--port", taken.getsockname()[1], code=1)
     assert "Cannot listen on" in errors

@@ -18,7 +18,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_several_encoders_are_judged_in_one_table(command: Command, store: Path) -> None:
+def test_several_encoders_are_scored_in_one_table(command: Command, store: Path) -> None:
     words = ("similarity", "score", "random,cmsc-chapman", store, "--part", "all", "--frames", "segments", "-k", 5)
     found = json.loads(command(*words, "--json")[0])
     assert list(found) == ["random", "cmsc-chapman"]
@@ -42,7 +42,7 @@ def test_few_repeated_patients_are_listed(command: Command, store: Path) -> None
     assert f"rank {examples[0]['rank']:g}" in table
 
 
-def test_distances_are_told_and_drawn(command: Command, store: Path, tmp_path: Path) -> None:
+def test_distances_are_printed_and_plotted(command: Command, store: Path, tmp_path: Path) -> None:
     words = ("similarity", "distances", "random", store)
     found = json.loads(command(*words, "--json", "--plot", tmp_path / "d.png")[0])["random"]
     assert (tmp_path / "d.png").read_bytes().startswith(b"\x89PNG")

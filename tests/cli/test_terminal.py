@@ -102,7 +102,7 @@ def test_with_an_unknown_total_there_is_a_line_whenever_a_quarter_more_is_done()
     assert _reported("recordings", (10, None), (10, 20), (20, 20)) == [1, 2], "a total that is known later"
 
 
-def test_small_files_are_passed_over() -> None:
+def test_small_files_print_no_lines() -> None:
     million = 1_000_000
     small = [(million, million)] * 25
     assert _reported("bytes", *((done, total) for whole in small for done, total in ((0, million), whole))) == [19, 39]
@@ -209,7 +209,7 @@ def _read(terminal: int) -> bytes:
         return b""
 
 
-def test_words_are_printed_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_is_printed_without_markup(capsys: pytest.CaptureFixture[str]) -> None:
     """In a label, an id or a path, brackets and colons are no markup and no emoji."""
     words = ("AF [old]", "ward[/x]/r4.hea", "[red]", ":heart:")
     print_table(["my[store]", ""], [(word, 12345) for word in words])

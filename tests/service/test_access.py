@@ -59,13 +59,13 @@ def test_the_token(header: str, status: int) -> None:
 
 
 @pytest.mark.parametrize("path", ["/api/v1/model", "/api/openapi.json", "/metrics", "/api/v1/nothing"])
-def test_whatever_holds_data_needs_it(path: str) -> None:
+def test_addresses_with_data_need_the_token(path: str) -> None:
     assert answer(CLOSED, path, **HERE) == 401
     assert answer(OPEN, path, **HERE) == 200
 
 
 @pytest.mark.parametrize("path", ["/", "/viewer/app.js", "/healthz", "/readyz"])
-def test_what_holds_none_does_not(path: str) -> None:
+def test_addresses_without_data_need_no_token(path: str) -> None:
     assert answer(CLOSED, path, **HERE) == 200
 
 
@@ -73,7 +73,7 @@ def test_what_holds_none_does_not(path: str) -> None:
     ("host", "status"),
     [("127.0.0.1:1", 200), ("[::1]:8000", 200), ("LOCALHOST", 200), ("evil.example", 421), ("", 421)],
 )
-def test_a_page_that_points_its_name_here_is_refused(host: str, status: int) -> None:
+def test_a_rebound_host_name_is_rejected(host: str, status: int) -> None:
     """DNS rebinding: the browser believes it talks to that site, and would let its scripts read the answer."""
     assert answer(OPEN, "/api/v1/map", host=host) == status
 
@@ -132,7 +132,7 @@ WANTED = {
 
 
 @pytest.mark.parametrize("path", ["/", "/viewer/app.js", "/healthz", "/api/v1/model", "/api/v1/nothing", "/nothing"])
-def test_every_answer_closes_what_it_can(client: Served, path: str) -> None:
+def test_every_response_has_security_headers(client: Served, path: str) -> None:
     reply = client.get(path)
     assert {name: reply.headers.get(name) for name in WANTED} == WANTED
     assert "camera=()" in reply.headers["permissions-policy"]

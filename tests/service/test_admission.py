@@ -62,7 +62,7 @@ def admission(app: Any, **limits: Any) -> tuple[Admission, RequestLimiter]:
     return Admission(app, limiter, chosen), limiter
 
 
-def test_beyond_the_places_a_request_is_refused_unread() -> None:
+def test_excess_requests_are_refused_unread() -> None:
     async def scenario() -> None:
         leave = asyncio.Event()
 
@@ -85,7 +85,7 @@ def test_beyond_the_places_a_request_is_refused_unread() -> None:
     asyncio.run(scenario())
 
 
-def test_a_place_is_given_back_after_an_error() -> None:
+def test_a_slot_is_released_after_an_error() -> None:
     async def fails(scope: Any, receive: Any, send: Any) -> None:
         raise KeyError
 
@@ -136,7 +136,7 @@ def test_other_addresses_are_not_counted() -> None:
     asyncio.run(scenario())
 
 
-def test_turns_are_bounded_and_counted() -> None:
+def test_active_requests_are_limited_and_counted() -> None:
     async def scenario() -> int:
         metrics = Metrics()
         limiter = RequestLimiter(Limits(active=2, waiting=10), metrics)

@@ -161,7 +161,7 @@ def test_everyone_of_an_age_that_is_shown_is_found_by_it(client: Served, real_da
     assert {item["age"] for item in found} == {age}
 
 
-def test_embeddings_are_kept_back(client: Served, real_data: Path) -> None:
+def test_embeddings_are_disabled_by_default(client: Served, real_data: Path) -> None:
     problem(client.post("/api/v1/embed", sample(real_data, "muse-xml")), 403, "embeddings-switched-off")
 
 
@@ -206,7 +206,7 @@ def test_what_is_not_there(method: str, path: str, status: int, kind: str, clien
     problem(client.ask(method, path), status, kind)
 
 
-def test_without_a_token_nothing_is_told(client: Served, real_data: Path) -> None:
+def test_without_a_token_nothing_is_returned(client: Served, real_data: Path) -> None:
     body, headers = multipart(sample(real_data, "muse-xml"))
     for path in ("/api/v1/classify", "/api/v1/similar", "/api/v1/preview"):
         reply = client.ask("POST", path, body, headers | {"authorization": "Bearer wrong-wrong-wrong"})
@@ -223,7 +223,7 @@ def test_the_viewer_is_served(client: Served) -> None:
     assert "javascript" in script.headers["content-type"]
 
 
-def test_searches_are_written_down(client: Served, demo: Path, real_data: Path) -> None:
+def test_searches_are_logged(client: Served, demo: Path, real_data: Path) -> None:
     """Each with what was asked and who was shown, but no patient's id; so are the previews of neighbours."""
     files = sample(real_data, "aecg")
     reply = client.post("/api/v1/similar?k=2&sex=male", files)
@@ -309,9 +309,7 @@ def test_a_patient_who_was_deleted_is_no_longer_known(copied: Path, open_handed:
     assert open_handed.get(f"/api/v1/neighbours/{left['handle']}/preview").status == 200
 
 
-def test_an_archive_that_goes_away_is_said_without_its_place(
-    copied: Path, open_handed: Served, real_data: Path
-) -> None:
+def test_a_missing_archive_is_reported_without_its_path(copied: Path, open_handed: Served, real_data: Path) -> None:
     handle = open_handed.post("/api/v1/similar?k=1", sample(real_data, "muse-xml")).json()["neighbours"][0]["handle"]
     (copied / "store").rename(copied / "elsewhere")
     try:

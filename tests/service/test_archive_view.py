@@ -43,13 +43,13 @@ def test_neighbours_are_those_of_the_index(view: ArchiveView, recording: Recordi
     assert found.notes == list(truth.notes)
 
 
-def test_fewer_than_asked_for_is_said(view: ArchiveView, recording: Recording) -> None:
+def test_too_few_matches_give_a_note(view: ArchiveView, recording: Recording) -> None:
     found = view.similar(recording, 100, NO_FILTER)
     assert len(found.found) == 20
     assert found.notes[-1] == "Only 20 patients of the index match."
 
 
-def test_one_that_fits_is_one_patient(view: ArchiveView, recording: Recording) -> None:
+def test_a_single_match_has_a_singular_note(view: ArchiveView, recording: Recording) -> None:
     ages = [row["age"] for row in view.map.rows]
     found = view.similar(recording, 5, Filter(age=(max(ages), max(ages))))
     assert (len(found.found), found.notes[-1]) == (1, "Only 1 patient of the index matches.")
@@ -76,7 +76,7 @@ def test_the_map_is_that_of_principal_components(view: ArchiveView, recording: R
     assert all(list(item.position or ()) in points.tolist() for item in found.found)
 
 
-def test_large_maps_are_drawn_by_lot(demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_maps_are_sampled(demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archive_view, "MAX_POINTS", 6)
     first, second = ArchiveView(demo / "index").map, ArchiveView(demo / "index").map
     assert len(first.rows) == 6
@@ -95,7 +95,7 @@ def test_a_recording_of_the_index_has_all_leads_its_own_labels_and_no_name(
 
 
 @pytest.mark.parametrize(("age", "shown"), [(63.4713, 63.0), (0.5123, 0.5), (91.7, 90.0)])
-def test_its_age_is_told_no_finer_than_in_the_answer_to_a_search(
+def test_a_preview_shows_the_same_coarse_age_as_a_search(
     age: float, shown: float, view: ArchiveView, recording: Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record_id = view.similar(recording, 1, NO_FILTER).found[0].neighbor.record_id
@@ -136,6 +136,6 @@ def test_a_rebuild_while_the_index_is_opened_is_followed(tmp_path: Path, monkeyp
     assert view.manifest.packed
 
 
-def test_another_encoder_than_the_indexs_is_refused(demo: Path) -> None:
+def test_another_encoder_is_rejected(demo: Path) -> None:
     with pytest.raises(ConfigError, match="not made by the encoder"):
         ArchiveView(demo / "index", load_encoder("cmsc-physionet2020"))

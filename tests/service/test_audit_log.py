@@ -54,7 +54,7 @@ def test_lines_of_many_threads_stay_whole(tmp_path: Path) -> None:
     assert all(json.loads(line)["handles"] == handles for line in lines)
 
 
-def test_a_line_that_a_full_disk_cut_off_spoils_no_other(tmp_path: Path) -> None:
+def test_a_line_cut_off_by_a_full_disk_leaves_others_intact(tmp_path: Path) -> None:
     """Here the limit on a file's size stands for the disk."""
     path = tmp_path / "searches.jsonl"
     log = AuditLog(path)
@@ -76,7 +76,7 @@ def test_a_line_that_a_full_disk_cut_off_spoils_no_other(tmp_path: Path) -> None
     assert len(cut) == 40
 
 
-def test_nor_does_one_that_a_crash_cut_off(tmp_path: Path) -> None:
+def test_a_line_cut_off_by_a_crash_leaves_others_intact(tmp_path: Path) -> None:
     path = tmp_path / "searches.jsonl"
     path.write_text('{"request_id": "first"}\n{"request_id": "se')
     for number in ("third", "fourth"):
@@ -87,7 +87,7 @@ def test_nor_does_one_that_a_crash_cut_off(tmp_path: Path) -> None:
     assert [json.loads(line)["request_id"] for line in (first, *after)] == ["first", "third", "fourth"]
 
 
-def test_what_cannot_be_written_down_is_an_error(tmp_path: Path) -> None:
+def test_a_search_that_cannot_be_logged_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="cannot be opened"):
         AuditLog(tmp_path / "file" / "searches.jsonl")

@@ -12,7 +12,7 @@ from clocs.similarity.index.search import open_index
 from clocs.training.shipped import DEFAULT_ENCODER
 
 
-def test_without_a_folder_it_goes_away(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_temporary_demo_is_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     made: list[tuple[Path, str]] = []
     monkeypatch.setattr(module, "make_demo", lambda folder, encoder: made.append((folder, encoder)))
     with demo_index(None, None) as index:
@@ -25,7 +25,7 @@ def test_without_a_folder_it_goes_away(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert tmp_path.exists()
 
 
-def test_one_that_is_there_stays(demo: Path) -> None:
+def test_an_existing_demo_is_kept(demo: Path) -> None:
     index = open_index(demo / "index")
     assert (len(index), index.manifest.recordings) == (20, 40)
     before = (demo / "index" / "index.json").stat().st_mtime_ns
@@ -33,6 +33,6 @@ def test_one_that_is_there_stays(demo: Path) -> None:
     assert (demo / "index" / "index.json").stat().st_mtime_ns == before
 
 
-def test_it_shows_several_rhythms(demo: Path) -> None:
+def test_the_demo_has_several_rhythms(demo: Path) -> None:
     table = open_index(demo / "index").snapshot.volumes[0].patients
     assert len({label for labels in table.column("labels").to_pylist() for label in labels}) >= 3

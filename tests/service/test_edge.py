@@ -77,7 +77,7 @@ def test_a_slow_head_is_not_waited_for() -> None:
         assert connection.recv(100) == b""
 
 
-def test_nor_is_a_slow_second_head() -> None:
+def test_a_slow_second_head_is_not_waited_for() -> None:
     with edge(head_seconds=SHORT) as server, server.connect(HEALTH + HEALTH[:30]) as connection:
         receive_upload = b""
         while piece := connection.recv(1000):
@@ -119,12 +119,12 @@ def test_a_client_that_does_not_read_is_cut_off_and_one_that_reads_slowly_is_not
             receive_upload += len(piece)
 
 
-def test_what_is_no_http_is_refused() -> None:
+def test_invalid_http_is_refused() -> None:
     with edge() as server, server.connect(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\r\n\r\n") as connection:
         assert b"400" in connection.recv(1000).split(b"\r\n")[0]
 
 
-def test_a_body_that_breaks_off_gives_its_place_back() -> None:
+def test_an_aborted_body_releases_its_slot() -> None:
     with edge() as server:
         for _ in range(5):
             with server.connect(UNFINISHED + PART):
@@ -132,7 +132,7 @@ def test_a_body_that_breaks_off_gives_its_place_back() -> None:
             eventually(lambda: server.limiter.inside == 0)
 
 
-def test_beyond_its_places_it_refuses_unread(caplog: pytest.LogCaptureFixture) -> None:
+def test_excess_requests_are_refused_unparsed(caplog: pytest.LogCaptureFixture) -> None:
     """Two places, taken by bodies that do not end; the others are told when to try again."""
     with edge(upload_seconds=1000) as server, caplog.at_level(logging.INFO, "clocs.service"):
         with server.connect(UNFINISHED), server.connect(UNFINISHED):
@@ -167,7 +167,7 @@ def test_a_refused_connection_is_not_ended_as_an_idle_one() -> None:
             assert not mine.transport.is_closing()
 
 
-def test_beyond_its_connections_it_refuses_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_excess_connections_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "MAX_CONNECTIONS", 8)
     with edge() as server:
         with contextlib.ExitStack() as stack:

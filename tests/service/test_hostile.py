@@ -188,7 +188,7 @@ SCRIPT = "<script>alert('quux')</script>"
 
 
 @pytest.mark.parametrize("place", ["lead", "comment", "name", "query"])
-def test_a_script_goes_in_and_does_not_come_out(place: str, client: Served, real_data: Path) -> None:
+def test_scripts_in_uploads_are_not_returned(place: str, client: Served, real_data: Path) -> None:
     files = sample(real_data, "cpsc")
     header = files["A0002.hea"].decode()
     if place == "lead":

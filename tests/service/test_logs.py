@@ -34,7 +34,7 @@ def test_a_line_is_an_object(stream: io.StringIO) -> None:
     assert (line["event"], line["status"], line["level"]) == ("request", 200, "info")
 
 
-def test_an_error_is_told_by_type_and_place(stream: io.StringIO) -> None:
+def test_errors_are_logged_by_type_and_location(stream: io.StringIO) -> None:
     try:
         try:
             int("Winterbottom")
@@ -55,7 +55,7 @@ def test_values_in_messages_of_the_web_server_are_not_written(stream: io.StringI
     assert line["event"] == "refused %s"
 
 
-def test_a_library_is_told_by_its_name_and_place(stream: io.StringIO) -> None:
+def test_library_messages_are_logged_by_logger_and_location(stream: io.StringIO) -> None:
     """It may have filled values into its message itself."""
     logging.getLogger("some.library").warning(f"cannot read {'Winterbottom'}")
     logging.getLogger("some.library").info("nothing")

@@ -34,7 +34,7 @@ def reopened(service: Served, after: int) -> None:
 
 
 @pytest.mark.parametrize("lost", ["renamed", "deleted"])
-def test_without_its_audit_log_it_searches_for_nobody_until_a_signal(
+def test_without_the_audit_log_searches_are_refused_until_sighup(
     lost: str, open_handed: Served, real_data: Path
 ) -> None:
     files, log = sample(real_data, "muse-xml"), open_handed.audit_log
@@ -93,7 +93,7 @@ def test_logrotate_takes_the_log_and_the_service_goes_on(open_handed: Served, re
     assert requests_in(rotated)[-1] == first.headers["x-request-id"]
 
 
-def test_in_the_network_it_goes_by_its_name_or_its_address(open_handed: Served) -> None:
+def test_on_a_network_the_service_accepts_its_name_or_address(open_handed: Served) -> None:
     for host in (NAME, NAME.upper(), f"{NAME}:443", "127.0.0.1", "192.0.2.7:8000", "[2001:db8::7]:8000", "localhost"):
         assert open_handed.get("/api/v1/model", host=host).status == 200, host
     for host in ("evil.example", f"{NAME}.evil.example", "127.0.0.1.evil.example", "0x7f000001", "[evil]", ""):

@@ -73,7 +73,7 @@ def test_a_damaged_file_is_logged_and_counted(message: str, file: str, caplog: p
     assert SECRET not in body["body"].decode() + repr(damaged["fields"])
 
 
-def test_an_answer_that_breaks_off_is_not_mended() -> None:
+def test_an_aborted_response_is_not_replaced() -> None:
     async def begins(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         raise KeyError(SECRET)
@@ -94,7 +94,7 @@ def test_a_log_line_has_no_word_of_the_client(caplog: pytest.LogCaptureFixture) 
     assert "winterbottom" not in repr(fields).lower()
 
 
-def test_what_is_no_request_passes() -> None:
+def test_other_scopes_pass_through() -> None:
     seen: list[str] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:

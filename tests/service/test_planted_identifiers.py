@@ -55,7 +55,7 @@ RANDOM = re.compile(r"\b(?:p-)?(?:[0-9a-f]{64}|[0-9a-f]{20}|[0-9a-f]{16})\b")
 """Hashes, handles and ids of requests, which spell any digits now and then; no identifier is as long as one."""
 
 
-def test_there_are_fifty() -> None:
+def test_fifty_identifiers_are_planted() -> None:
     assert len(set(IDENTIFIERS)) == 50
 
 
@@ -153,7 +153,7 @@ ENDPOINTS = ("preview", "classify", "similar?k=1")
 
 
 @pytest.mark.timeout(280)
-def test_none_of_them_leaves(client: Served, real_data: Path) -> None:
+def test_no_planted_identifier_is_sent(client: Served, real_data: Path) -> None:
     statuses: dict[int, int] = {}
     for number, files in enumerate(everything(real_data)):
         endpoint = ENDPOINTS[number % 3]
@@ -168,7 +168,7 @@ def test_none_of_them_leaves(client: Served, real_data: Path) -> None:
     assert found_in(client.get("/metrics").body) == []
 
 
-def test_none_of_them_is_in_a_picture(client: Served, real_data: Path) -> None:
+def test_no_planted_identifier_is_in_a_picture(client: Served, real_data: Path) -> None:
     """A PDF holds its texts; a PNG its metadata."""
     uploads = [*planted_dicom(next(iter(sample(real_data, "dicom").values())))][:2]
     uploads += [*planted_wfdb(sample(real_data, "cpsc"))][0:4:3]  # in comments, and in the name of a lead

@@ -22,7 +22,7 @@ def test_ages_are_completed_years_or_months(age: float | None, shown: float | No
     assert coarse_age(age) == shown
 
 
-def test_what_is_told_so_already_stays() -> None:
+def test_coarse_ages_stay_unchanged() -> None:
     """All ages that two dates can give, up to 90."""
     birth = date(1920, 5, 17)
     ages = {age_at(birth, birth + timedelta(days)) for days in range(0, 365 * 90, 15)}
@@ -43,7 +43,7 @@ def test_what_is_told_so_already_stays() -> None:
         (0.5, None, (0.0, 104.0), ()),
     ],
 )
-def test_an_age_band_holds_the_ages_that_are_shown_so(
+def test_an_age_range_contains_the_ages_shown_in_it(
     first: float | None, last: float | None, within: tuple[float, ...], without: tuple[float, ...]
 ) -> None:
     """Of those over 90 it does not tell who is older, and of nobody what part of a year has passed."""
@@ -53,7 +53,7 @@ def test_an_age_band_holds_the_ages_that_are_shown_so(
     assert not any(band[0] <= age <= band[1] for age in without)
 
 
-def test_no_age_band_is_none_and_an_upturned_one_is_refused() -> None:
+def test_no_age_range_is_none_and_a_reversed_one_is_rejected() -> None:
     assert age_range(None, None) is None
     with pytest.raises(OptionError, match="ascending order, got 80 to 20"):
         age_range(80, 20)
@@ -75,7 +75,7 @@ def test_another_service_gives_other_handles_and_knows_none_of_these() -> None:
     assert second.record(handle) is None
 
 
-def test_the_longest_unused_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_least_recently_used_handles_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_HANDLES", 3)
     handles = Handles()
     given = [handles.create(f"r{number}") for number in range(3)]
@@ -84,7 +84,7 @@ def test_the_longest_unused_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> No
     assert [handles.record(handle) for handle in given] == ["r0", None, "r2"]
 
 
-def test_one_that_is_asked_for_is_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_requested_handle_counts_as_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_HANDLES", 3)
     handles = Handles()
     given = [handles.create(f"r{number}") for number in range(3)]

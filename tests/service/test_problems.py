@@ -41,7 +41,7 @@ from clocs.service.problems import (
         (OptionError("no such label"), 422, "wrong-option"),
     ],
 )
-def test_what_is_wrong_with_a_request_is_said_in_the_packages_words(error: ClocsError, status: int, kind: str) -> None:
+def test_request_errors_keep_the_message_of_the_package(error: ClocsError, status: int, kind: str) -> None:
     problem = problem_from_error(error)
     assert (problem.status, problem.kind, problem.detail) == (status, kind, str(error))
 
@@ -52,7 +52,7 @@ def test_a_search_that_cannot_be_written_down_has_a_kind_of_its_own() -> None:
     assert "No space left" in problem.detail
 
 
-def test_advice_on_code_stays_here() -> None:
+def test_advice_about_code_is_not_sent() -> None:
     error = LeadError("it has I; say so.").with_code_hint("any_lead=True")
     assert str(error) == str(pickle.loads(pickle.dumps(error))) == "it has I; say so. In code: any_lead=True."
     assert problem_from_error(error).detail == "it has I; say so."
@@ -66,13 +66,13 @@ def test_advice_on_code_stays_here() -> None:
         ConfigError("no record '17' in /home/x/index"),
     ],
 )
-def test_what_is_wrong_with_the_archive_stays_here(error: ClocsError) -> None:
+def test_archive_errors_are_not_sent(error: ClocsError) -> None:
     problem = problem_from_error(error)
     assert problem.status == 503
     assert str(error) not in problem.detail
 
 
-def test_of_our_own_faults_only_the_request_is_named() -> None:
+def test_internal_errors_reveal_only_the_request_id() -> None:
     body = json.loads(unexpected_problem().body("abc"))
     assert (body["status"], body["instance"]) == (500, "abc")
 

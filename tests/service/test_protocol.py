@@ -48,7 +48,7 @@ async def _application(scope: Scope, receive: Receive, send: Send) -> None:
         ((500, RESUMED, 600, 600), True),
     ],
 )
-def test_an_answer_is_broken_off_where_nothing_of_it_was_taken(looks: tuple[int, ...], aborted: bool) -> None:
+def test_a_response_that_is_not_read_is_aborted(looks: tuple[int, ...], aborted: bool) -> None:
     """By what waits at each look; between some, nearly all was taken and more was written."""
 
     async def scenario() -> bool:

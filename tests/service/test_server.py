@@ -79,7 +79,7 @@ def test_files_left_open_are_none(open_handed: Served) -> None:
     assert not [path for path in opened if "deleted" in path or path.startswith("/tmp/tmp")]
 
 
-def test_a_parsing_process_that_ends_idle_is_nobodys_fault(open_handed: Served, real_data: Path) -> None:
+def test_an_idle_parsing_process_that_ends_harms_no_request(open_handed: Served, real_data: Path) -> None:
     """As where the system runs out of memory: another is started, and no file is blamed."""
     files, ended = sample(real_data, "cpsc"), 'clocs_parsing_total{outcome="ended idle"}'
     before = open_handed.count(ended)
@@ -115,7 +115,7 @@ async def ask_until_answered(port: int, request: bytes, outcomes: Counter[int]) 
             await asyncio.sleep(PAUSE_SECONDS)
 
 
-def test_of_a_crowd_everyone_is_answered_or_told_that_it_is_busy(open_handed: Served, real_data: Path) -> None:
+def test_every_client_of_a_crowd_gets_a_response(open_handed: Served, real_data: Path) -> None:
     """200 clients at once, 8 places: no connection fails, and what the service says it did is what they saw."""
     body, headers = multipart(sample(real_data, "cinc2017"))
     lines = {"Host": "localhost", "Content-Length": str(len(body)), **headers}
@@ -209,7 +209,7 @@ def test_a_service_without_an_index_says_so_and_at_its_end_answers_what_it_accep
         collector.accept()
 
 
-def test_a_port_that_is_taken_is_said() -> None:
+def test_a_used_port_gives_an_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         said = f"Cannot listen on 127.0.0.1:{port}: Address already in use. Pass another port"
@@ -221,7 +221,7 @@ def test_a_port_that_is_taken_is_said() -> None:
     ("host", "reason"),
     [("192.0.2.1", "Cannot assign requested address"), ("nosuchhost", "Name or service not known")],
 )
-def test_an_address_that_is_not_this_machines_is_said(host: str, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_foreign_address_gives_an_error(host: str, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """192.0.2.1 is nobody's (RFC 5737); no name is looked up in the network."""
     look_up = socket.getaddrinfo
 

@@ -13,7 +13,7 @@ from clocs.service.settings import ServiceSettings, default_audit_log, read_toke
 TOKEN = SecretStr("sixteen-signs-ok")
 
 
-def test_by_default_it_listens_here_only_and_keeps_everything_back() -> None:
+def test_by_default_it_listens_on_loopback_and_returns_no_ids() -> None:
     settings = ServiceSettings(token=TOKEN)
     assert settings.on_loopback
     assert (settings.open_access, settings.show_ids, settings.allow_embeddings) == (False, False, False)
@@ -34,7 +34,7 @@ def test_open_access_is_for_loopback_only() -> None:
 
 
 @pytest.mark.parametrize("token", [None, SecretStr("short")])
-def test_without_a_good_token_there_is_no_service(token: SecretStr | None) -> None:
+def test_a_valid_token_is_required(token: SecretStr | None) -> None:
     with pytest.raises(ConfigError, match="at least 16"):
         ServiceSettings(token=token)
 
@@ -55,7 +55,7 @@ def test_a_token_is_read_from_a_file_of_the_users_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "short", "two words are no token", "not-ascii-äöü-äöü-äöü"])
-def test_what_is_no_token(text: str, tmp_path: Path) -> None:
+def test_invalid_tokens_are_rejected(text: str, tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text(text)
     path.chmod(0o600)
@@ -66,6 +66,6 @@ def test_what_is_no_token(text: str, tmp_path: Path) -> None:
         read_token(tmp_path / "absent")
 
 
-def test_searches_are_written_down_in_the_users_state(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_audit_log_is_in_the_state_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", "/somewhere")
     assert default_audit_log() == Path("/somewhere/clocs/searches.jsonl")

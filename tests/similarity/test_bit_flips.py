@@ -49,7 +49,7 @@ def test_damage_to_every_file_is_found(place: Path, kind: str) -> None:
     open_index(place / "index").search(np.eye(1, E))
 
 
-def test_nothing_is_built_of_a_damaged_shard(place: Path) -> None:
+def test_a_damaged_shard_prevents_building_an_index(place: Path) -> None:
     name = open_archive(place / "archive").manifest.shards[2].file
     with flipped(place / "archive" / name, 8 * 1000):
         with pytest.raises(IntegrityError, match=name):
@@ -59,7 +59,7 @@ def test_nothing_is_built_of_a_damaged_shard(place: Path) -> None:
     assert not (place / "other" / "index.json").exists()
 
 
-def test_a_damaged_archive_is_not_taken_for_a_missing_one(place: Path) -> None:
+def test_a_damaged_archive_differs_from_a_missing_one(place: Path) -> None:
     """Without its archive an index still answers, but does not say which leads are alike."""
     index = open_index(place / "index")
     path = place / "archive" / "manifest-000001.json"
@@ -68,12 +68,12 @@ def test_a_damaged_archive_is_not_taken_for_a_missing_one(place: Path) -> None:
     assert index.snapshot.archive(0) is not None
 
 
-def test_a_damaged_receipt_is_named(place: Path) -> None:
+def test_a_damaged_task_record_is_reported(place: Path) -> None:
     (place / "archive" / "receipts").mkdir()
     (place / "archive" / "receipts" / "a.json").write_bytes(b"{}")
     assert [fault.file for fault in verify_embeddings(place / "archive")] == ["receipts/a.json"]
 
 
-def test_what_is_neither(tmp_path: Path) -> None:
+def test_other_folders_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="neither"):
         verify_embeddings(tmp_path)

@@ -35,7 +35,7 @@ def test_patients_far_from_all_others_are_in_no_group() -> None:
     assert set(found.tolist()) == {NO_GROUP, 0, 1}
 
 
-def test_the_smallest_group_is_as_asked_for() -> None:
+def test_the_minimum_group_size_is_respected() -> None:
     random = np.random.default_rng(2)
     planted = np.repeat(np.arange(3), (60, 60, 8))
     values = 9 * np.eye(3)[planted] + 0.3 * random.normal(size=(128, 3))
@@ -46,7 +46,7 @@ def test_the_smallest_group_is_as_asked_for() -> None:
             find_groups(values, min_group_size=min_group_size)
 
 
-def test_who_is_in_a_group_is_counted() -> None:
+def test_groups_are_described_by_counts() -> None:
     groups = np.array([0, 0, 0, 0, 1, 1, NO_GROUP, NO_GROUP])
     labels = np.array([[1, 0, 0], [1, 0, 0], [1, 1, 0], [0, 0, 0], [0, 1, 0], [0, 1, 0], [0, 0, 0], [1, 0, 0]], bool)
     age = np.array([60, 70, 80, np.nan, np.nan, np.nan, 40, 50.0])
@@ -69,7 +69,7 @@ def test_who_is_in_a_group_is_counted() -> None:
     json.dumps([group.as_dict() for group in (largest, second, none)], allow_nan=False)
 
 
-def test_groups_that_are_there_are_found_again_and_chance_ones_are_not() -> None:
+def test_real_groups_are_stable_and_random_ones_are_not() -> None:
     random = np.random.default_rng(3)
     planted = np.repeat(np.arange(2), 80)
     apart = 9 * np.eye(2)[planted] + 0.3 * random.normal(size=(160, 2))
@@ -85,7 +85,7 @@ def test_groups_that_are_there_are_found_again_and_chance_ones_are_not() -> None
     assert group_stability(cloud, np.full(160, NO_GROUP)) is None
 
 
-def test_fine_groups_lie_within_coarse_ones() -> None:
+def test_leaf_groups_are_nested_in_eom_groups() -> None:
     """Two pairs of groups: the pairs are found, or with ``leaf`` all four."""
     random = np.random.default_rng(4)
     centres = np.array([[0, 0], [2, 0], [40, 0], [42, 0]])

@@ -17,7 +17,7 @@ from clocs.similarity.scoring.cohort import open_cohort
 from clocs.store.store import Store
 
 
-def test_principal_directions_are_those_of_the_singular_values() -> None:
+def test_principal_components_match_the_svd() -> None:
     """numpy's singular value decomposition of the centred rows; a direction has no sign of its own."""
     random = np.random.default_rng(0)
     values = random.normal(size=(50, 6)) * np.array([5, 3, 1, 1, 0.5, 0.1])
@@ -35,7 +35,7 @@ def test_principal_directions_are_those_of_the_singular_values() -> None:
     assert shares.sum() == pytest.approx(1)
 
 
-def test_patients_who_are_all_alike_are_one_point() -> None:
+def test_identical_patients_map_to_one_point() -> None:
     points, explained = project(np.ones((5, 4)))
     assert np.abs(points).max() < 1e-9
     assert explained == (0.0, 0.0)
@@ -68,7 +68,7 @@ def test_without_umap_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
         project(np.eye(5), "umap")
 
 
-def test_what_cannot_be_mapped_is_said() -> None:
+def test_invalid_maps_raise_an_error() -> None:
     with pytest.raises(ConfigError, match=r"Unknown projection 'tsne'\. Available: pca, umap"):
         project(np.eye(5), "tsne")
     with pytest.raises(ConfigError, match="at least 3 patients for a map, got 2"):
@@ -88,7 +88,7 @@ def test_two_stores_share_a_map(judged_store: Store, chapman_part: Store) -> Non
     assert found.axis_labels()[0] == f"PC 1, {found.explained[0]:.0%} of the variance" if found.explained else False
 
 
-def test_facts_are_the_recordings_own(judged_store: Store) -> None:
+def test_metadata_comes_from_the_recording(judged_store: Store) -> None:
     patients = open_cohort("random", judged_store, part="test").patients()
     metadata = read_metadata(judged_store, patients)
     assert len(metadata.age) == len(patients.values)

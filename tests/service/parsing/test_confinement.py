@@ -139,7 +139,7 @@ def test_the_processors_time_is_bounded() -> None:
     assert (code, said) == (-24, "")
 
 
-def test_the_time_is_counted_anew_for_each_upload() -> None:
+def test_processor_time_is_limited_per_upload() -> None:
     code = "import time\nfor _ in range(3):\n    limit_cpu(0)\n    start = time.process_time()\n"
     code += "    while time.process_time() - start < 0.7:\n        pass\nprint('done')"
     assert outcome(code) == (0, "done")
@@ -147,7 +147,7 @@ def test_the_time_is_counted_anew_for_each_upload() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads have a niceness of their own on Linux only")
 @pytest.mark.parametrize("more", [0, 15])
-def test_a_thread_gives_way_alone(more: int) -> None:
+def test_a_thread_lowers_only_its_own_priority(more: int) -> None:
     """Whatever the niceness that it was started with; 19 is the highest."""
     code = f"""
 import threading

@@ -49,7 +49,7 @@ def tried(prepare: Callable[[], None] | None, *options: str) -> str:
 
 
 @linux_only
-def test_both_layers_are_there() -> None:
+def test_both_layers_are_installed() -> None:
     assert tried(None) == f"seccomp+landlock {landlock_version()}"
     assert tried(None, "--without-landlock") == tried(None)  # it is used where it is
 
@@ -68,7 +68,7 @@ def test_without_landlock_an_error_names_the_option(error: int) -> None:
 @pytest.mark.parametrize(
     ("call", "error"), [("seccomp", errno.EPERM), ("seccomp", errno.ENOSYS), ("landlock_restrict_self", errno.E2BIG)]
 )
-def test_a_layer_that_cannot_be_put_in_place_ends_the_start(call: str, error: int) -> None:
+def test_a_layer_that_cannot_be_installed_prevents_the_start(call: str, error: int) -> None:
     """No option helps."""
     found = tried(hiding(call, error), "--without-landlock")
     assert found == (f"Parsing processes cannot be confined: {call}: {os.strerror(error)}. The service does not start.")
@@ -206,7 +206,7 @@ def test_a_process_that_cannot_be_confined_ends_the_start(tmp_path: Path) -> Non
     assert line["reason"] == os.strerror(errno.ENOENT)
 
 
-def test_elsewhere_only_a_demonstration_starts_with_a_warning(
+def test_on_other_systems_only_the_demo_starts_with_a_warning(
     demo: Path, tmp_path: Path, real_data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text(FEIGN)

@@ -70,7 +70,7 @@ def test_a_recording_arrives_exactly(wide: bool) -> None:
     assert (back.record_id, back.patient_id, back.site, back.labels) == ("", "", "", ())
 
 
-def test_lengths_that_do_not_fit_are_refused() -> None:
+def test_mismatched_lengths_are_rejected() -> None:
     told, raw = encode_recording(make_recording(("I",), num_samples=600), 1.2)
     for wrong in (raw[:-2], raw + raw):
         with pytest.raises(WireError):
@@ -100,7 +100,7 @@ async def arrived(data: bytes) -> object:
     ],
     ids=["long JSON", "many bytes", "a list", "no JSON", "deep", "the longest"],
 )
-def test_what_a_process_cannot_mean_is_refused(data: bytes) -> None:
+def test_invalid_messages_are_rejected(data: bytes) -> None:
     with pytest.raises(WireError):
         asyncio.run(arrived(data))
 

@@ -64,7 +64,7 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(scenario, 200))
 
 
-def test_what_it_parses(real_data: Path) -> None:
+def test_the_pool_parses_uploads(real_data: Path) -> None:
     """Eight real files, whole, begun and drawn, one after another in one process; refusals in between."""
 
     async def scenario() -> None:
@@ -142,7 +142,7 @@ async def refused(pool: ParsingPool, upload: Upload, *signals: int) -> int:
     return refusal.value.status
 
 
-def test_one_that_dies_is_replaced(real_data: Path) -> None:
+def test_a_crashed_process_is_replaced(real_data: Path) -> None:
     async def scenario() -> None:
         async with opened() as (pool, outcomes):
             seen = set(pool.pids)
@@ -156,7 +156,7 @@ def test_one_that_dies_is_replaced(real_data: Path) -> None:
     run(scenario())
 
 
-def test_one_that_hangs_is_replaced(real_data: Path) -> None:
+def test_a_hanging_process_is_replaced(real_data: Path) -> None:
     async def scenario() -> None:
         async with opened(parse_seconds=0.1) as (pool, outcomes):
             (hanging,) = pool.pids

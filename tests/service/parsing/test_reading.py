@@ -47,14 +47,14 @@ def test_files_by_name() -> None:
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "/etc/passwd", "c"])
-def test_other_files_are_not_there(name: str) -> None:
+def test_files_outside_the_upload_do_not_exist(name: str) -> None:
     source = upload_source({"a.hea": b"x"})
     assert not source.exists(name)
     with pytest.raises(FormatError, match="no such file in the upload"):
         source.read(name)
 
 
-def test_an_archive_is_looked_into() -> None:
+def test_an_archive_is_opened() -> None:
     source = upload_source({"x.ZIP": zipped({"deep/a.hea": b"xyz", "../../b": b"1"})})
     assert sorted(source.names()) == ["../../b", "deep/a.hea"]
     assert source.read("deep/a.hea") == b"xyz"
@@ -103,7 +103,7 @@ def test_a_zip_of_it_is_as_good(name: str, real_data: Path) -> None:
     assert np.array_equal(read_upload({"ecg.zip": pack_message}).digital, read_upload(files).digital)
 
 
-def test_what_lies_beside_a_recording_in_a_zip_is_passed_over(real_data: Path) -> None:
+def test_other_files_in_a_zip_are_ignored(real_data: Path) -> None:
     beside = {"__MACOSX/._x.xml": b"\x00\x05\x16\x07", ".DS_Store": b"Bud1", "readme.txt": b"hello"}
     assert read_upload({"ecg.zip": zipped({**sample(real_data, "muse-xml"), **beside})}).num_samples == 5000
 
@@ -114,7 +114,7 @@ def refusal(files: dict[str, bytes]) -> str:
     return str(error.value)
 
 
-def test_two_recordings_are_one_too_many(real_data: Path) -> None:
+def test_two_recordings_are_rejected(real_data: Path) -> None:
     both = {**sample(real_data, "muse-xml"), **sample(real_data, "scp")}
     assert "contains 2 recordings" in refusal(both)
     assert "contains 2 recordings" in refusal({"x.zip": zipped(both)})
@@ -188,7 +188,7 @@ def test_names_that_can_be_typed_in_are_replaced() -> None:
     assert np.array_equal(found.digital[2], recording.digital[0])
 
 
-def test_all_that_is_sent_of_a_recording_was_thought_of() -> None:
+def test_only_reviewed_fields_of_a_recording_are_sent() -> None:
     """A field that is new here may hold what was typed: decide in ``nameless`` whether it may leave."""
     assert {field.name for field in fields(Provenance)} == {
         *("source", "sha256"),  # emptied
@@ -212,7 +212,7 @@ def test_all_that_is_sent_of_a_recording_was_thought_of() -> None:
     }
 
 
-def test_only_so_much_of_a_recording_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_recordings_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     recording = make_recording(num_samples=5000)
     assert check_length(recording, 10.0) is recording
     with pytest.raises(SignalError, match=r"3 leads of 10 s; this service accepts up to 9 s"):
@@ -248,7 +248,7 @@ def test_failures(error: Exception, name: str, words: str) -> None:
     assert words in failure.message
 
 
-def test_of_an_unexpected_error_only_type_and_place_are_told() -> None:
+def test_unexpected_errors_reveal_only_type_and_location() -> None:
     try:
         int("Winterbottom")
     except ValueError as error:

@@ -21,7 +21,7 @@ OWN = [
 
 
 @pytest.mark.parametrize("message", OWN)
-def test_what_the_package_says_stays(message: str) -> None:
+def test_words_of_the_package_are_kept(message: str) -> None:
     assert redact(message) == message
 
 
@@ -46,11 +46,11 @@ def test_what_the_package_says_stays(message: str) -> None:
         ("lead <script>alert(1)</script> has no samples", f"lead <{REDACTED}> has no samples"),
     ],
 )
-def test_what_the_file_says_goes(message: str, left: str) -> None:
+def test_words_of_the_file_are_redacted(message: str, left: str) -> None:
     assert redact(message) == left
 
 
-def test_names_become_the_upload() -> None:
+def test_file_names_become_the_upload() -> None:
     assert redact("mrs-smith.hea: damaged in its archive", "mrs-smith.hea") == "the upload: damaged in its archive"
 
 
@@ -66,7 +66,7 @@ WORDS = st.text(st.characters(categories=["L"]), min_size=5, max_size=12)
 
 
 @given(st.lists(WORDS, min_size=1, max_size=5))
-def test_strange_words_never_stay(words: list[str]) -> None:
+def test_unknown_words_are_redacted(words: list[str]) -> None:
     """Words with a sign that is nowhere in the package cannot be the package's."""
     planted = [f"{word}ẞq{word}" for word in words]
     said = redact(f"lead {' '.join(planted)} has no samples '{planted[0]}'")
@@ -74,7 +74,7 @@ def test_strange_words_never_stay(words: list[str]) -> None:
 
 
 @given(st.integers(min_value=100_000))
-def test_long_numbers_never_stay(number: int) -> None:
+def test_long_numbers_are_redacted(number: int) -> None:
     assert str(number) not in redact(f"holds {number} samples, from {number}: '{number}'")
 
 

@@ -57,7 +57,7 @@ def test_escape_does_not_lead_past_the_token(visit: Visit) -> None:
 
 
 @pytest.mark.parametrize("token", ["a+b/c==", "50%+more&x=1", "cut-off…"])
-def test_a_token_may_have_any_sign(visit: Visit, token: str) -> None:
+def test_a_token_may_contain_any_character(visit: Visit, token: str) -> None:
     """The last has one that no header can carry."""
     visit.watch.expected.add(401)
     page = visit.page
@@ -121,7 +121,7 @@ def refuse(page: Page, pattern: str, status: int, kind: str, detail: str) -> lis
 
 
 @pytest.mark.parametrize("kind", ["archive-unavailable", "audit-log-unavailable"])
-def test_what_lasts_is_not_called_busy(visit: Visit, kind: str) -> None:
+def test_persistent_errors_are_not_shown_as_busy(visit: Visit, kind: str) -> None:
     visit.watch.expected.add(503)
     page = visit.enter()
     asked = refuse(page, "**/api/v1/similar*", 503, kind, "Gone.")
@@ -152,7 +152,7 @@ def test_advice_fits_the_question(visit: Visit) -> None:
     page.wait_for_selector("#neighbours .trouble:has-text('Choose other filters.')")
 
 
-def test_a_service_that_is_gone_is_said_to_be_gone(visit: Visit) -> None:
+def test_a_stopped_service_is_reported(visit: Visit) -> None:
     page = visit.enter()
     page.wait_for_selector("#foot-version:has-text('clocs')")
     page.route("**/api/v1/preview", lambda route: route.abort())

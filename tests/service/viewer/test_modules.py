@@ -113,7 +113,7 @@ def test_what_goes_beyond_its_reach_is_named(visit: Visit) -> None:
     assert "beyond 40 mm, cut off: V3, V4   * follows from I and II   Notice." in said["footer"]
 
 
-def test_ages_are_told_in_months_under_two_years(visit: Visit) -> None:
+def test_ages_below_two_years_are_shown_in_months(visit: Visit) -> None:
     page = visit.enter()
     ages = [0.02, 1 / 12, 7 / 12, 1.99, 2, 63.7, 90, None]
     said = page.evaluate(

@@ -174,7 +174,7 @@ def test_a_caliper_line_is_dragged(visit: Visit) -> None:
     assert milliseconds == pytest.approx(800 + 60 / pixels_a_second * 1000, abs=12)
 
 
-def test_switches_change_the_paper_and_what_is_said_of_it(visit: Visit) -> None:
+def test_switches_change_the_paper_and_its_description(visit: Visit) -> None:
     page = visit.open()
     assert "25 mm/s · 10 mm/mV · 500 Hz" in page.inner_text("#paper-scale")
     page.check("#paper-tools input[value='20']", force=True)
@@ -187,7 +187,7 @@ def test_switches_change_the_paper_and_what_is_said_of_it(visit: Visit) -> None:
     assert page.evaluate(PIXELS) != before
 
 
-def test_a_long_recording_is_leafed_through(visit: Visit, originals: Path, samples: Callable[..., list[Path]]) -> None:
+def test_a_long_recording_has_pages(visit: Visit, originals: Path, samples: Callable[..., list[Path]]) -> None:
     """CPSC's A0001 lasts 15 s: its last page shows the last ten."""
     page = visit.open(*samples(originals, "cpsc2018/Training_WFDB/A0001.hea", "cpsc2018/Training_WFDB/A0001.mat"))
     assert "0 to 10 of 15 s" in page.inner_text("#paper-tools")

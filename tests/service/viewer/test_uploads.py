@@ -90,7 +90,7 @@ def test_a_single_lead_is_compared_with_the_neighbours_main_lead(
     assert "ECG is held against the neighbour's II" in page.inner_text("#comparison")
 
 
-def test_a_lead_that_the_model_does_not_know_is_used_when_told_to(visit: Visit, tmp_path: Path) -> None:
+def test_an_untrained_lead_is_used_on_request(visit: Visit, tmp_path: Path) -> None:
     """As a watch records it: lead I alone. One click asks both questions again, without a track record."""
     visit.watch.expected.add(422)
     rows = "\n".join(f"{(at % 400 < 20) * 1.0 + (at % 7) / 100:.3f}" for at in range(15000))
@@ -121,7 +121,7 @@ def test_a_recording_that_is_not_fit_for_the_model_is_drawn_and_the_refusal_expl
 
 
 @pytest.mark.parametrize("content", [b"", b"%PDF-1.4 \x00\x01\x02"])
-def test_a_file_that_is_no_ecg_is_explained_kindly(visit: Visit, tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_an_ecg_gives_advice(visit: Visit, tmp_path: Path, content: bytes) -> None:
     visit.watch.expected |= {400, 422}
     page = visit.enter()
     (tmp_path / "letter.txt").write_bytes(content)
@@ -134,7 +134,7 @@ def test_a_file_that_is_no_ecg_is_explained_kindly(visit: Visit, tmp_path: Path,
     assert page.is_visible("#drop-zone")
 
 
-def test_a_header_without_its_signal_is_told_what_it_lacks(
+def test_a_header_without_its_signal_gives_advice(
     visit: Visit, originals: Path, samples: Callable[..., list[Path]]
 ) -> None:
     visit.watch.expected.add(422)
@@ -171,7 +171,7 @@ def letter(name: str) -> FilePayload:
     return {"name": name, "mimeType": "text/plain", "buffer": b"no ECG"}
 
 
-def test_of_files_given_quickly_the_last_is_opened(visit: Visit) -> None:
+def test_the_last_of_several_quick_uploads_is_opened(visit: Visit) -> None:
     """Whichever way they come in; the earlier ones are read at last, and then not even sent."""
     page = visit.enter()
     page.evaluate(SLOW_AND_LOST)
@@ -199,7 +199,7 @@ def test_of_files_given_quickly_the_last_is_opened(visit: Visit) -> None:
     assert len(sent) == 2
 
 
-def test_what_cannot_be_taken_in_is_said(visit: Visit, tmp_path: Path) -> None:
+def test_unreadable_drops_are_reported(visit: Visit, tmp_path: Path) -> None:
     page = visit.enter()
     page.evaluate(SLOW_AND_LOST)
     said = page.locator("#opening-message .trouble")
@@ -241,7 +241,7 @@ def test_files_can_be_dropped_on_the_page(visit: Visit) -> None:
     assert "clocs CSV" in page.inner_text("#recording-facts")
 
 
-def test_another_file_takes_the_place_of_the_first(
+def test_another_file_replaces_the_first(
     visit: Visit, hospital_files: Path, samples: Callable[..., list[Path]]
 ) -> None:
     """Not before it is chosen: who thinks better of it still has the first."""

@@ -120,7 +120,7 @@ def test_other_readers_open_a_shard(store_of: Maker, encoder: PretrainedEncoder,
     assert table["labels"].to_list()[1] == ["AFIB", "RBBB"]
 
 
-def test_repeated_it_does_nothing(store_of: Maker, encoder: PretrainedEncoder, tmp_path: Path) -> None:
+def test_embedding_again_does_nothing(store_of: Maker, encoder: PretrainedEncoder, tmp_path: Path) -> None:
     store = store_of(recordings(), gate=GATE_OFF)
     embed_store(encoder, store, tmp_path / "archive")
     times = {path: path.stat().st_mtime_ns for path in (tmp_path / "archive").rglob("*.*")}
@@ -131,7 +131,7 @@ def test_repeated_it_does_nothing(store_of: Maker, encoder: PretrainedEncoder, t
 
 
 @pytest.mark.parametrize("damage", ["receipt", "shard"])
-def test_what_is_damaged_is_made_again(
+def test_damaged_files_are_created_again(
     damage: str, store_of: Maker, encoder: PretrainedEncoder, tmp_path: Path
 ) -> None:
     store = store_of(recordings(), gate=GATE_OFF)
@@ -164,7 +164,7 @@ def test_two_processes_give_the_same(store_of: Maker, encoder: PretrainedEncoder
     np.testing.assert_allclose(one.vectors(), two.vectors(), atol=1e-6)
 
 
-def test_other_leads_if_asked_for(store_of: Maker, encoder: PretrainedEncoder, tmp_path: Path) -> None:
+def test_other_leads_on_request(store_of: Maker, encoder: PretrainedEncoder, tmp_path: Path) -> None:
     archive = embed_store(encoder, store_of(recordings(), gate=GATE_OFF), tmp_path / "archive", any_lead=True)
     assert archive.manifest.leads == ("II", "V2", "aVL", "I", "V6")
     assert archive.manifest.refused == {"signal": 2, "unit": 1}
@@ -197,7 +197,7 @@ def test_one_folder_holds_one_store(encoder: PretrainedEncoder, tmp_path: Path) 
     assert len(embed_store(encoder, store_with("a", "b"), tmp_path / "archive")) == 2
 
 
-def test_what_is_no_archive_is_refused(store_of: Maker, encoder: PretrainedEncoder, tmp_path: Path) -> None:
+def test_other_folders_are_not_archives(store_of: Maker, encoder: PretrainedEncoder, tmp_path: Path) -> None:
     store = store_of(recordings(), gate=GATE_OFF)
     with pytest.raises(StoreError, match="no manifest"):
         open_archive(tmp_path / "nowhere")

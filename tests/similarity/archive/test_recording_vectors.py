@@ -39,7 +39,7 @@ def test_as_a_literal_loop() -> None:
     assert made.frames == frames
 
 
-def test_lengths_say_nothing() -> None:
+def test_embedding_lengths_do_not_matter() -> None:
     random = np.random.default_rng(1)
     values = random.normal(size=(8, 5)).astype(np.float32)
     longer = values * random.uniform(0.01, 100, (8, 1)).astype(np.float32)
@@ -56,7 +56,7 @@ def test_a_frame_of_zeros_does_not_count() -> None:
 
 
 @pytest.mark.parametrize("values", [np.zeros((2, 3)), np.full((2, 3), np.nan), np.full((2, 3), np.inf)])
-def test_what_points_nowhere_is_refused(values: np.ndarray) -> None:
+def test_zero_vectors_are_rejected(values: np.ndarray) -> None:
     with pytest.raises(SignalError):
         pool_recording(values.astype(np.float32), rows(("II", "V2"), 1), ("II", "V2"))
 

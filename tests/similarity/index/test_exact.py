@@ -55,11 +55,11 @@ def test_many_queries_and_small_blocks_give_the_same(monkeypatch: pytest.MonkeyP
     np.testing.assert_allclose(parts.cosines, whole.cosines, atol=1e-6)
 
 
-def test_no_query_no_hit() -> None:
+def test_no_queries_give_no_hits() -> None:
     assert Exact(clustered(10, 16)).search(np.empty((0, 16), np.float32), 3).rows.shape == (0, 3)
 
 
-def test_of_equal_rows_the_first_are_found() -> None:
+def test_ties_go_to_the_first_rows() -> None:
     vectors = np.repeat(clustered(1, 16), 3000, axis=0)
     found = Exact(vectors).search(vectors[:1], 4)
     assert len(set(found.rows[0].tolist())) == 4

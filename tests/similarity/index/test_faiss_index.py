@@ -53,7 +53,7 @@ def test_recall_and_what_is_left_out(name: str, share: float, vectors: Vectors, 
 
 
 @pytest.mark.parametrize("name", ["hnsw", "ivfpq"])
-def test_rows_far_from_the_query_are_found_all_the_same(name: str, vectors: Vectors, files: dict[str, Path]) -> None:
+def test_allowed_rows_far_from_the_query_are_found(name: str, vectors: Vectors, files: dict[str, Path]) -> None:
     """Only the forty farthest rows may be found: a graph or a list near the query holds none of them."""
     query = near(vectors, 1)
     mask = np.zeros(ROWS, bool)
@@ -72,7 +72,7 @@ def test_fewer_rows_than_neighbours(vectors: Vectors, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("k", [ROWS // 10, ROWS, ROWS + 5])
-def test_lists_that_are_asked_for_everyone(k: int, vectors: Vectors, files: dict[str, Path]) -> None:
+def test_lists_can_return_all_rows(k: int, vectors: Vectors, files: dict[str, Path]) -> None:
     """Against a sort of all cosines."""
     queries = near(vectors, 3)
     found = KINDS.get("ivfpq").open(files["ivfpq"], vectors).search(queries, k, None)

@@ -53,6 +53,6 @@ def test_as_a_loop_over_patients(patients: list[dict[str, Any]], wanted: Filter)
 
 
 @pytest.mark.parametrize("wrong", [{"age": (70, 60)}, {"age": (float("nan"), 60)}, {"sex": "other"}])
-def test_what_cannot_be_is_refused(wrong: dict[str, Any]) -> None:
+def test_invalid_filters_are_rejected(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         Filter(**wrong)

@@ -70,7 +70,7 @@ def test_a_patient_is_the_mean_of_its_recordings(kind: str, scattered: Archive, 
     assert (len(index), index.manifest.recordings) == (40, 120)
 
 
-def test_facts_of_a_patient_come_from_all_recordings(tmp_path: Path) -> None:
+def test_metadata_of_a_patient_comes_from_all_recordings(tmp_path: Path) -> None:
     rows: list[Row] = [
         {"record_id": "a", "patient_id": "p", "site": "", "age": 60, "sex": None, "labels": ["SR", "LBBB"]},
         {"record_id": "b", "patient_id": "", "site": "x", "age": None, "sex": "male", "labels": []},
@@ -107,7 +107,7 @@ def test_large_archives_become_several_volumes(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_adding_is_as_if_all_had_come_at_once(kind: str, tmp_path: Path) -> None:
+def test_adding_equals_building_at_once(kind: str, tmp_path: Path) -> None:
     """Of the second archive some recordings are known, some belong to known patients, some are new."""
     rows, vectors = people(30, recordings=3), clustered(90, E)
     build_index(write_archive(tmp_path / "first", rows[:50], vectors[:50]), tmp_path / "index", kind)
@@ -291,7 +291,7 @@ def test_filters_act_inside_the_search(
     assert hit == 1 if kind == "exact" or share < 0.05 else hit >= 0.99
 
 
-def test_what_does_not_fit_is_refused(scattered: Archive, tmp_path: Path) -> None:
+def test_incompatible_inputs_are_rejected(scattered: Archive, tmp_path: Path) -> None:
     build_index(scattered, tmp_path / "index")
     with pytest.raises(ConfigError, match="already"):
         build_index(scattered, tmp_path / "index")

@@ -53,7 +53,7 @@ def test_a_key_goes_from_numbers_to_pseudonyms(hidden: Path, key: Path) -> None:
 
 
 @pytest.mark.parametrize("emptied", [False, True])
-def test_numbers_never_come_into_an_index_of_pseudonyms(emptied: bool, hidden: Path, key: Path) -> None:
+def test_original_ids_never_enter_an_index_of_pseudonyms(emptied: bool, hidden: Path, key: Path) -> None:
     if emptied:
         delete_patients(hidden, ["4711x", "4712x", "4713x"], key=key)
         rebuild_index(hidden)

@@ -69,7 +69,7 @@ def test_neighbours_of_a_record(index: PatientIndex, chapman_part: Store) -> Non
     assert distances == sorted(distances)
 
 
-def test_why_they_are_alike(index: PatientIndex, chapman_part: Store) -> None:
+def test_lead_similarities_explain_the_result(index: PatientIndex, chapman_part: Store) -> None:
     """Each lead's cosine, from the encoder's own embeddings of that lead."""
     record = ids_of(chapman_part)[8]
     item = index.similar(record, k=1).neighbors[0]
@@ -114,7 +114,7 @@ def test_a_file_is_its_own_patient_by_its_signal(
     assert any("not used" in note for note in found.notes)
 
 
-def test_a_name_alone_makes_nobody_the_querys_own(index: PatientIndex, chapman_part: Store) -> None:
+def test_a_file_name_does_not_identify_the_own_patient(index: PatientIndex, chapman_part: Store) -> None:
     """Exports are full of files called alike: here one recording goes under the name of another."""
     one, other = ids_of(chapman_part)[20:22]
     asked = replace(chapman_part.recording(one), record_id=other, patient_id="")
@@ -127,7 +127,7 @@ def test_a_name_alone_makes_nobody_the_querys_own(index: PatientIndex, chapman_p
 
 
 @pytest.mark.parametrize("patient_id", ["", "known elsewhere"])
-def test_one_of_several_recordings_makes_its_patient_the_querys_own(patient_id: str, tmp_path: Path) -> None:
+def test_one_identical_recording_identifies_the_own_patient(patient_id: str, tmp_path: Path) -> None:
     """A patient's vector is another than the recording's, and a file's name is not the store's id of it."""
     store = clocs.ingest("synthetic", None, tmp_path / "store", options={"num_records": 24, "leads": 4})
     clocs.embed_store(make_encoder(tmp_path / "encoder"), store, tmp_path / "archive")
@@ -183,7 +183,7 @@ def test_mistakes(index: PatientIndex, index_folder: Path, tmp_path: Path, chapm
         open_index(index_folder, other).similar(chapman_part.recording(0))
 
 
-def test_a_moved_archive_is_said(index_folder: Path, tmp_path: Path, chapman_part: Store) -> None:
+def test_a_moved_archive_gives_a_note(index_folder: Path, tmp_path: Path, chapman_part: Store) -> None:
     shutil.copytree(index_folder, tmp_path / "alone" / "index")
     index = open_index(tmp_path / "alone" / "index")
     found = index.similar(chapman_part.recording(5), k=3)
@@ -195,7 +195,7 @@ def test_a_moved_archive_is_said(index_folder: Path, tmp_path: Path, chapman_par
         index.recording(ids_of(chapman_part)[5])
 
 
-def test_a_tree_that_moves_together_stays_whole(index_folder: Path, tmp_path: Path, chapman_part: Store) -> None:
+def test_a_folder_tree_can_be_moved_together(index_folder: Path, tmp_path: Path, chapman_part: Store) -> None:
     for name in ("archive", "index"):
         shutil.copytree(index_folder.parent / name, tmp_path / "moved" / name)
     assert open_index(tmp_path / "moved" / "index").similar(ids_of(chapman_part)[5], k=2).neighbors[0].why
@@ -207,7 +207,7 @@ def of_two(tmp_path: Path, rows: Sequence[Row]) -> PatientIndex:
     return open_index(tmp_path / "index")
 
 
-def test_of_several_recordings_the_most_alike_is_shown(tmp_path: Path) -> None:
+def test_the_most_similar_of_several_recordings_is_shown(tmp_path: Path) -> None:
     index = of_two(tmp_path, people(6, recordings=4))
     archive = clocs.open_archive(tmp_path / "archive")
     ids, vectors = archive.table(["record_id"]).column(0).to_pylist(), archive.vectors()
@@ -218,7 +218,7 @@ def test_of_several_recordings_the_most_alike_is_shown(tmp_path: Path) -> None:
         assert item.record_id == ids[max(own, key=lambda place: float(vectors[place] @ vectors[query]))]
 
 
-def test_who_opted_out_before_coming_stays_out(tmp_path: Path) -> None:
+def test_patients_blocked_before_they_were_added_stay_out(tmp_path: Path) -> None:
     index = of_two(tmp_path, people(6, recordings=2))
     with pytest.raises(ConfigError, match=r"No patient later in .*--allow-unknown"):
         delete_patients(index.folder, ["p2", "later"])
@@ -237,7 +237,7 @@ def test_who_opted_out_before_coming_stays_out(tmp_path: Path) -> None:
     assert index.add(tmp_path / "more").from_deleted_patients == 1
 
 
-def test_what_only_the_deleted_had_is_not_offered(tmp_path: Path) -> None:
+def test_labels_of_deleted_patients_are_not_offered(tmp_path: Path) -> None:
     rows = [{**row, "labels": ("AF",) if row["patient_id"] == "p2" else ("SR",)} for row in people(6)]
     index = of_two(tmp_path, rows)
     assert index.similar("r0-0", k=3, label="AF").neighbors[0].patient_id == "p2"

@@ -38,7 +38,7 @@ from clocs.similarity.segments import Segments, unit_length
 from clocs.store.store import Store
 
 
-def test_it_is_its_parts(judged_store: Store, judged_encoder: Path) -> None:
+def test_an_audit_combines_its_parts(judged_store: Store, judged_encoder: Path) -> None:
     found = audit(judged_encoder, judged_store, replicates=50)
     test = open_cohort(judged_encoder, judged_store)
     segments, split = test.segments(), judged_store.split()
@@ -63,7 +63,7 @@ def test_random_weights_are_a_control(judged_store: Store) -> None:
     assert found["membership"]["auc"]["low"] < 0.5 < found["membership"]["auc"]["high"]
 
 
-def test_an_encoder_from_elsewhere_has_no_members_here(chapman_part: Store) -> None:
+def test_an_encoder_of_another_dataset_has_no_members(chapman_part: Store) -> None:
     """Real ECGs, an encoder that comes with the package: patients are told again far above chance."""
     found = audit("cmsc-physionet2020", chapman_part, replicates=100)
     assert found["membership"] is None
@@ -79,12 +79,12 @@ def test_an_encoder_from_elsewhere_has_no_members_here(chapman_part: Store) -> N
     assert rows[0][1].startswith(f"{ranks['rank_1']['value']:.3f} (")
 
 
-def test_one_who_has_seen_the_test_patients_is_refused(judged_store: Store, judged_encoder: Path) -> None:
+def test_an_encoder_trained_on_test_patients_is_rejected(judged_store: Store, judged_encoder: Path) -> None:
     with pytest.raises(LeakError):
         audit(judged_encoder, judged_store, split="other")
 
 
-def test_single_segments_are_said(judged_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_single_segments_give_a_note(judged_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     alone = np.arange(40)
     single = Segments(unit_length(np.random.default_rng(0).normal(size=(40, 3))), alone, alone)
     monkeypatch.setattr(Cohort, "segments", lambda self: single)
@@ -95,7 +95,7 @@ def test_single_segments_are_said(judged_store: Store, monkeypatch: pytest.Monke
     assert table_rows(found) == []
 
 
-def test_too_few_patients_are_said(tmp_path: Path) -> None:
+def test_too_few_patients_give_a_note(tmp_path: Path) -> None:
     """Twenty patients, four of them to test: without statistics there is a reason."""
     store = clocs.ingest("synthetic", None, tmp_path / "store", options={"num_records": 40, "leads": 1})
     clocs.split(store)
@@ -105,7 +105,7 @@ def test_too_few_patients_are_said(tmp_path: Path) -> None:
         assert f"Only 4 patients {words}, fewer than 30: no re-identification statistics." in found["notes"]
 
 
-def test_rows_say_all_that_was_measured(judged_store: Store) -> None:
+def test_table_rows_cover_all_results(judged_store: Store) -> None:
     found = audit("random", judged_store, replicates=20)
     rows, segments = table_rows(found), found["reidentification"]["other_recordings"]["segments"]
     assert [row[0] for row in rows if "in another recording" in row[0]] == [
@@ -144,7 +144,7 @@ def test_a_score_is_the_mean_cosine_over_pairs(lengths: list[int], seed: int) ->
     np.testing.assert_allclose(score, list(expected.values()), atol=1e-5)
 
 
-def test_records_that_trained_are_found_as_scikit_learn_says() -> None:
+def test_membership_auc_matches_scikit_learn() -> None:
     random = np.random.default_rng(0)
     members, others = make_records(random, 500, 0.5), make_records(random, 300, 0.8)
     found = infer_membership(members, others, replicates=200)
@@ -160,7 +160,7 @@ def test_records_that_trained_are_found_as_scikit_learn_says() -> None:
     json.dumps(found, allow_nan=False)
 
 
-def test_where_nothing_was_learned_nothing_is_found() -> None:
+def test_membership_is_at_chance_without_training() -> None:
     """Over many cohorts: the AUC's intervals hold one half nearly always, and 1 % false alarms find about 1 %."""
     held, found_share = [], []
     for seed in range(25):
@@ -191,7 +191,7 @@ def measures_of(scores: Floats) -> Callable[[Floats], Floats]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shift", [0.0, 0.2])
-def test_how_often_intervals_hold_the_truth(shift: float, capsys: pytest.CaptureFixture[str]) -> None:
+def test_intervals_cover_the_truth(shift: float, capsys: pytest.CaptureFixture[str]) -> None:
     """Normal scores of 6,000 members, ``shift`` above those of 2,000 others: both measures are known in closed form.
 
     The threshold of 1 % is told by some twenty records, so its intervals are short and its share a little high.

@@ -45,9 +45,7 @@ def test_the_whole_store_needs_no_split(judged_store: Store) -> None:
     assert len(np.unique(found.rows.record)) == 400
 
 
-def test_what_the_encoder_has_seen_is_said_and_test_patients_are_refused(
-    judged_store: Store, judged_encoder: Path
-) -> None:
+def test_seen_recordings_are_noted_and_test_patients_rejected(judged_store: Store, judged_encoder: Path) -> None:
     whole = open_cohort(judged_encoder, judged_store, part="all")
     seen = seen_recordings(load_encoder_checkpoint(judged_encoder, judged_store), judged_store)
     trained = judged_store.split().mask("train") | judged_store.split().mask("validation")
@@ -58,7 +56,7 @@ def test_what_the_encoder_has_seen_is_said_and_test_patients_are_refused(
         open_cohort(judged_encoder, judged_store, split="other")
 
 
-def test_a_signal_that_two_names_share_is_there_once(tmp_path: Path) -> None:
+def test_duplicate_signals_are_used_once(tmp_path: Path) -> None:
     """Recordings 6 and 7 have the signals of 0 and 1, under other names."""
     load = SYNTHETIC.load
 
@@ -75,7 +73,7 @@ def test_a_signal_that_two_names_share_is_there_once(tmp_path: Path) -> None:
     assert np.unique(later.rows.record).tolist() == list(range(2, 8)), "the others are not among these"
 
 
-def test_of_many_patients_some_are_drawn(judged_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_cohorts_are_sampled(judged_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_PATIENTS", 12)
     encoder = load_encoder_checkpoint("random", judged_store)
     found, again = (embed_cohort(encoder, judged_store, "encoder", np.ones(400, bool)) for _ in range(2))
@@ -105,7 +103,7 @@ def test_leads_and_amplitudes_are_those_of_training(tmp_path: Path) -> None:
         )
 
 
-def test_it_says_who_was_looked_at(judged_store: Store, judged_encoder: Path) -> None:
+def test_the_summary_describes_the_cohort(judged_store: Store, judged_encoder: Path) -> None:
     found: dict[str, Any] = cohort_summary(open_cohort(judged_encoder, judged_store))
     assert (found["encoder"], found["dataset"]) == ("cmsc", SYNTHETIC.name)
     assert found["weights_sha256"] == load_encoder(judged_encoder).about["weights_sha256"]

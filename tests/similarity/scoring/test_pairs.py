@@ -48,7 +48,7 @@ def test_all_pairs_where_there_are_few(owners: list[int]) -> None:
 
 @settings(max_examples=80)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), max_size=25))
-def test_rows_of_one_recording_make_no_pair_where_they_are_to_be_apart(rows: list[tuple[int, int]]) -> None:
+def test_rows_of_one_recording_can_be_excluded_from_pairs(rows: list[tuple[int, int]]) -> None:
     patient, recording = (np.array([row[side] for row in rows], np.int64) for side in (0, 1))
     found = same_patient_pairs(patient, exclude_within=recording)
     pairs = [tuple(sorted(pair)) for pair in zip(*(side.tolist() for side in found), strict=True)]
@@ -56,7 +56,7 @@ def test_rows_of_one_recording_make_no_pair_where_they_are_to_be_apart(rows: lis
     assert sorted(pairs) == [(i, j) for i, j in every if rows[i][0] == rows[j][0] and rows[i][1] != rows[j][1]]
 
 
-def test_an_even_draw_leaves_nobody_out() -> None:
+def test_a_balanced_sample_includes_every_patient() -> None:
     """One patient has an hour in segments of 5 s, fifty others have two each."""
     patient = np.concatenate([np.zeros(720, np.int64), np.repeat(np.arange(1, 51), 2)])
     plain, balance_patients = (
@@ -75,7 +75,7 @@ def test_an_even_draw_leaves_nobody_out() -> None:
 
 @settings(max_examples=40)
 @given(st.lists(st.integers(0, 5), min_size=12, max_size=60), st.integers(1, 20))
-def test_a_draw_has_the_wanted_kind_and_number(owners: list[int], max_pairs: int) -> None:
+def test_a_sample_has_the_requested_type_and_size(owners: list[int], max_pairs: int) -> None:
     patient = np.array(owners, np.int64)
     total = sum(owners.count(one) * (owners.count(one) - 1) // 2 for one in set(owners))
     first, second = same_patient_pairs(patient, max_pairs=max_pairs)

@@ -111,7 +111,7 @@ def test_a_meaningless_embedding_agrees_as_often_as_prevalence() -> None:
     assert np.mean(held) > 0.8
 
 
-def test_an_encoder_that_says_nothing_gives_prevalence_exactly() -> None:
+def test_a_constant_encoder_gives_exactly_the_prevalence() -> None:
     """All tie: whom a sort would have put first must not matter, here those of the same class."""
     labels = np.eye(2, dtype=bool)[np.repeat(np.arange(2), (30, 12))]
     found = neighbor_agreement(np.tile([1.0, 0.0], (42, 1)), labels, ("a", "b"), replicates=20)
@@ -119,7 +119,7 @@ def test_an_encoder_that_says_nothing_gives_prevalence_exactly() -> None:
         assert found[kind]["value"] == pytest.approx(found["chance"][kind])
 
 
-def test_ties_for_the_last_place_are_shared() -> None:
+def test_ties_for_the_last_neighbour_are_averaged() -> None:
     """Of two neighbours one is sure; four others tie for the second place, and one of them has the class."""
     angles = np.deg2rad([0, 5, 30, 30, -30, -30, 170])
     values = np.stack([np.cos(angles), np.sin(angles)], axis=1)
@@ -127,7 +127,7 @@ def test_ties_for_the_last_place_are_shared() -> None:
     assert neighbor_label_shares(np.round(values, 6), labels, 2)[0, 0] == pytest.approx((1 + 0.25) / 2)
 
 
-def test_a_class_nobody_has_is_undefined() -> None:
+def test_a_class_without_patients_is_undefined() -> None:
     labels = np.zeros((20, 2), bool)
     labels[:10, 0] = True
     found = neighbor_agreement(np.random.default_rng(0).normal(size=(20, 3)), labels, ("a", "b"), k=3, replicates=20)
@@ -243,7 +243,7 @@ def test_chance_is_what_shuffled_vectors_reach() -> None:
     np.testing.assert_allclose(np.mean(reached, axis=0), chance, atol=4 * np.std(reached, axis=0).max() / np.sqrt(400))
 
 
-def test_a_collapsed_encoder_finds_nobody() -> None:
+def test_a_collapsed_encoder_retrieves_nothing() -> None:
     """All tie, and a tie is no find."""
     patient = np.repeat(np.arange(40), 2)
     found = retrieve_own_segments(
@@ -254,7 +254,7 @@ def test_a_collapsed_encoder_finds_nobody() -> None:
     assert found["median_rank"] == 1 + 78 / 2
 
 
-def test_nobody_with_two_is_none() -> None:
+def test_no_patient_with_two_segments_gives_none() -> None:
     alone = np.arange(50)
     segments = Segments(unit_length(np.random.default_rng(0).normal(size=(50, 3))), alone, alone)
     assert retrieve_own_segments(segments) is None

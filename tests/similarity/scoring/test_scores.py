@@ -56,7 +56,7 @@ def test_few_patients_are_examples_by_their_own_names(originals: Path, tmp_path:
     assert "rank_1" not in again
 
 
-def test_why_there_is_no_agreement(judged_store: Store, tmp_path: Path) -> None:
+def test_missing_agreement_has_a_reason(judged_store: Store, tmp_path: Path) -> None:
     """No classes, or nobody who has one; both stores are full of labels."""
     options = {"num_records": 40, "leads": 1}
     for classes, said in (({}, "names no classes"), ({"X": ("nobody's",)}, "no patient has a label of the classes X")):
@@ -68,7 +68,7 @@ def test_why_there_is_no_agreement(judged_store: Store, tmp_path: Path) -> None:
         assert [note for note in found["notes"] if note.startswith("No label agreement") and said in note]
 
 
-def test_single_segments_are_said(judged_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_single_segments_give_a_note(judged_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("clocs.similarity.scoring.scores.retrieve_own_segments", lambda *given, **named: None)
     found = score_similarity("random", judged_store, replicates=5)
     assert found["retrieval"] == {"any_segment": None, "other_recordings": None}

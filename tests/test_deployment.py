@@ -1,4 +1,4 @@
-"""The files of ``deploy/`` against the command they start, the service behind it, and what they promise."""
+"""The files of ``deploy/``, compared with the command that they start and with the service."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LONGEST_END = Limits().upload_seconds + WALL_CLOCK_FACTOR * Limits().parse_secon
 
 
 def instructions() -> list[tuple[str, str]]:
-    """Of the Dockerfile, continued lines joined, in order."""
+    """Return the instructions of the Dockerfile in order, with continued lines joined."""
     text = re.sub(r"^#.*\n", "", (DEPLOY / "Dockerfile").read_text(), flags=re.M).replace("\\\n", " ")
     return [(line.split()[0], line.split(maxsplit=1)[1]) for line in text.splitlines() if line.strip()]
 
@@ -254,7 +254,7 @@ def test_alerts_ask_for_what_is_measured() -> None:
 
 
 def test_a_systemd_credential_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From version 254 on it is root's, with a list of who may read that shows as a group bit."""
+    """Since version 254, systemd credentials are owned by root, with an access list that shows as a group bit."""
     path = tmp_path / "token"
     path.write_text("sixteen-signs-ok\n")
     path.chmod(0o440)

@@ -1,4 +1,4 @@
-"""``clocs`` run in this process: importing torch each time takes seconds."""
+"""Fixtures that run ``clocs`` in this process, because importing torch takes seconds."""
 
 from __future__ import annotations
 

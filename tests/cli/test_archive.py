@@ -1,4 +1,4 @@
-"""The commands about identities and archives."""
+"""Commands about pseudonyms, identities and archives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``clocs convert`` as a user runs it."""
+"""The command ``clocs convert``."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_mistakes_are_answered_with_what_to_do(
 
 @pytest.fixture
 def files(originals: Path, tmp_path: Path) -> Path:
-    """What the page of the docs speaks of: a record, an archive as folder and as zip, a store."""
+    """Return the files that the docs page uses: a record, an archive as folder and as zip, and a store."""
     with zipfile.ZipFile(originals) as packed, zipfile.ZipFile(tmp_path / "archive.zip", "w") as archive:
         for name in packed.namelist():
             if Path(name).stem == "00001_hr":

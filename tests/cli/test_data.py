@@ -1,4 +1,4 @@
-"""The commands about data, on real files; one archive and what only a process shows in real processes."""
+"""The ``clocs data`` commands on real files."""
 
 from __future__ import annotations
 

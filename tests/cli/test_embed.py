@@ -1,4 +1,4 @@
-"""``clocs embed``, ``clocs classify``: tables, JSON, messages."""
+"""``clocs embed`` and ``clocs classify``: tables, JSON and messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``clocs evaluate``: JSON, tables, messages."""
+"""``clocs evaluate``: JSON, tables and messages."""
 
 from __future__ import annotations
 

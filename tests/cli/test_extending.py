@@ -1,4 +1,4 @@
-"""The examples of docs/extending.md, as a package of somebody's own that is found by its entry points."""
+"""The examples of docs/extending.md, installed as a package with entry points."""
 
 from __future__ import annotations
 

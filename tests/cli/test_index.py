@@ -1,4 +1,4 @@
-"""``clocs embed STORE``, ``clocs index``, ``clocs similar``: from a store to a picture of neighbours."""
+"""``clocs embed STORE``, ``clocs index`` and ``clocs similar``, from a store to a picture."""
 
 from __future__ import annotations
 

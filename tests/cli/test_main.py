@@ -1,4 +1,4 @@
-"""``clocs`` itself: its help, and what Ctrl-C does to a command that is at work."""
+"""The ``clocs`` command: help, and interruption by Ctrl-C."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Made-up identities in files of all formats, whole and broken: none is in what the commands print, draw or write."""
+"""Synthetic identities planted in files of all formats: commands never print, draw or write them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``clocs serve``: its options, and a demonstration from nothing to an answer."""
+"""``clocs serve``: options, and a complete demonstration."""
 
 from __future__ import annotations
 

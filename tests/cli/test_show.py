@@ -1,4 +1,4 @@
-"""``clocs show``: a picture, or a message."""
+"""``clocs show``: pictures and messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``clocs similarity`` and ``clocs audit``: JSON, tables, pictures, messages."""
+"""``clocs similarity`` and ``clocs audit``: JSON, tables, pictures and messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A demonstration index and two services, each made once."""
+"""A demonstration index and two services, created once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The service's web server and walls before an application that only takes uploads: real sockets, started at once."""
+"""The web server and middlewares of the service, with an application that only receives uploads."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Edge:
         return connection
 
     def refusals(self) -> float:
-        """How many requests it says it refused because it is full."""
+        """Return the number of requests that the server counted as refused."""
         found = self.metrics.requests.labels("/api", "503")._value.get()
         return float(found)
 

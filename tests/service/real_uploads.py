@@ -1,4 +1,4 @@
-"""Loaded by schemathesis: in every other valid request, the random bytes give way to the viewer's example ECG."""
+"""Hook of schemathesis that sends the viewer's example ECG in every other valid request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real files as somebody would upload them: one of each kind that the service must take."""
+"""One real file of each format that the service must accept."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SAMPLES: dict[str, tuple[str, ...]] = {
 }
 """Archive of the real data, and the files in it."""
 FORMATS = {"ptbxl": "wfdb", "cpsc": "wfdb", "cinc2017": "wfdb"}
-"""What the reader calls them, where it is not the sample's name."""
+"""Names of the readers, if they differ from the names of the samples."""
 UNTRAINED = {"cinc2017"}
 """Samples whose only lead no shipped encoder was trained on."""
 

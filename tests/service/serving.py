@@ -1,4 +1,4 @@
-"""A real service in a process of its own, on a free port: ``python -m tests.service.serving SETTINGS``."""
+"""A service in a separate process on a free port: ``python -m tests.service.serving SETTINGS``."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Served:
     port: int
     audit_log: Path
     log: list[str] = field(default_factory=list)
-    """What it has written so far, its errors included."""
+    """Output so far, including errors."""
 
     def connect(self) -> http.client.HTTPConnection:
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT_SECONDS)

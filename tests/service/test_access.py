@@ -1,4 +1,4 @@
-"""Who may ask."""
+"""Access control by token, host name and origin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests are let in by their head alone; bodies are bounded in size and time."""
+"""Requests are admitted by their heads; bodies are limited in size and time."""
 
 from __future__ import annotations
 

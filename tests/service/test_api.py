@@ -1,4 +1,4 @@
-"""The API as a client sees it: every endpoint, every refusal, and the document that describes them."""
+"""Every endpoint and every error of the API, and its OpenAPI document."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_figures(client: Served, real_data: Path) -> None:
 
 
 def test_a_minute_of_twelve_leads_is_drawn(open_handed: Served) -> None:
-    """As much as a preview has; more is refused."""
+    """A figure covers as much as a preview; more is refused."""
     num_samples = np.random.default_rng(0).normal(size=(60_000, 12)).round(3).tolist()
     rows = "\n".join(",".join(map(str, row)) for row in num_samples)
     files = {"long.csv": f"# clocs ECG 2\n# sampling_rate: 1000\n{','.join(STANDARD_LEADS)}\n{rows}\n".encode()}
@@ -299,7 +299,7 @@ def test_ids_and_embeddings_where_they_were_asked_for(open_handed: Served, real_
 
 
 def test_a_patient_who_was_deleted_is_no_longer_known(copied: Path, open_handed: Served, real_data: Path) -> None:
-    """By a handle that was given out before; neither an id nor a place is told."""
+    """An earlier handle of the patient is refused without revealing an id or a path."""
     files = sample(real_data, "muse-xml")
     gone, left = open_handed.post("/api/v1/similar?k=2", files).json()["neighbours"]
     delete_patients(copied / "index", [gone["patient_id"]])

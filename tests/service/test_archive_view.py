@@ -1,4 +1,4 @@
-"""The index as it is shown: the same neighbours as ``PatientIndex`` finds, on a map that PCA gives."""
+"""The service finds the same neighbours as ``PatientIndex``, on a PCA map."""
 
 from __future__ import annotations
 

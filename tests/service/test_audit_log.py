@@ -1,4 +1,4 @@
-"""Searches are written down: appended, whole lines, for the owner's eyes."""
+"""The audit log: complete lines, appended, readable only by the owner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A demonstration is made once, and gone unless it was to be kept."""
+"""The demonstration is created once and removed unless it is kept."""
 
 from __future__ import annotations
 

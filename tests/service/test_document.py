@@ -1,4 +1,4 @@
-"""schemathesis against the running service and its own OpenAPI document: no 5xx, every answer as documented."""
+"""Property tests of the running service against its OpenAPI document with schemathesis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The web server at the edge over real sockets: slow and endless clients, and more of them than there are places."""
+"""The web server over real sockets: slow clients, endless bodies and too many connections."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_slow_second_head_is_not_waited_for() -> None:
 
 ANSWERS = 40
 UNREAD = b"GET /viewer/example.csv HTTP/1.1\r\nHost: localhost\r\n\r\n" * ANSWERS
-"""Whose answers are more than the buffers of both sides hold."""
+"""Requests with responses larger than the buffers of both sides."""
 
 
 @contextlib.contextmanager
@@ -102,7 +102,7 @@ def unread(server: Edge) -> Iterator[socket.socket]:
 
 
 def holds(server: Edge, connection: socket.socket) -> bool:
-    """Whether the server has the connection open; one that reads nothing does not see its end."""
+    """Return True if the server keeps the connection open. A client that reads nothing does not notice its end."""
     return connection.getsockname() in {each.client for each in server.connections}
 
 

@@ -1,4 +1,4 @@
-"""Hostile uploads: damaged files, bombs, names and scripts. Nothing crashes, hangs, grows or is read elsewhere."""
+"""Hostile uploads: damaged files, bombs, names and scripts cause no crash, hang, growth or file access."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ENDPOINTS = ("preview", "classify?any_lead=true", "similar?any_lead=true&k=2", "
 
 
 async def parsed(data: Path, kinds: list[str], count: int) -> Counter[str]:
-    """What came of damaged files, one after another in one parsing process."""
+    """Parse damaged files in one parsing process and return the outcomes."""
     outcomes: Counter[str] = Counter()
     places: list[str] = []
 
@@ -142,7 +142,7 @@ BOMBS: dict[str, Callable[[], bytes]] = {
 
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_bombs_are_refused(bomb: str, client: Served) -> None:
-    """What a bomb would become takes 200 MB or more; a service that unpacked it would grow by that."""
+    """Unpacked, a bomb takes at least 200 MB, by which the service would grow."""
     service = psutil.Process(client.process.pid)
     before = service.memory_info().rss
     reply = client.post("/api/v1/classify", {"bomb.zip": BOMBS[bomb]()})

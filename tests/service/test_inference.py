@@ -1,4 +1,4 @@
-"""Threads give what one call after another gives."""
+"""Worker threads return the same results as sequential calls."""
 
 from __future__ import annotations
 

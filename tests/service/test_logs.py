@@ -1,4 +1,4 @@
-"""Log lines are JSON in our own words; values of errors and of other libraries stay out."""
+"""Log lines are JSON without values of errors and of other libraries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from clocs.service.logs import error_location, log, write_logs_to
 
 @pytest.fixture
 def stream(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
-    """What the service would write; afterwards every logger is as it was."""
+    """Return the stream of the service's logs, and restore every logger afterwards."""
     root = logging.getLogger()
     known = [one for one in (root, *root.manager.loggerDict.values()) if isinstance(one, logging.Logger)]
     before = [(one, list(one.handlers), one.level, one.propagate) for one in known]
@@ -66,7 +66,7 @@ def test_library_messages_are_logged_by_logger_and_location(stream: io.StringIO)
 
 
 def test_a_library_that_writes_plain_text_no_longer_does(capfd: pytest.CaptureFixture[str]) -> None:
-    """As torch does: its loggers have handlers of their own."""
+    """The loggers have their own handlers, as those of torch."""
     logger = logging.getLogger("plain.library")
     logger.addHandler(logging.StreamHandler())
     logger.propagate = False

@@ -1,4 +1,4 @@
-"""The service in operation: its audit log is rotated, it is asked by names, and a file of its archive is damaged."""
+"""Operation of the service: log rotation, host names and damaged files."""
 
 from __future__ import annotations
 

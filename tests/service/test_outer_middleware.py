@@ -1,4 +1,4 @@
-"""The outer wall: whatever happens inside, the answer is a problem and the log says where."""
+"""Every error becomes a problem response and a log line with its location."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fifty planted identifiers in uploads of many formats: none of them in an answer, a log, a metric or a picture."""
+"""Fifty planted identifiers in uploads of many formats never appear in a response, log, metric or picture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ages are completed years, over 90 pooled, as files are read. Handles say nothing and are forgotten in time."""
+"""Coarse ages, and opaque handles that expire."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_coarse_ages_stay_unchanged() -> None:
 def test_an_age_range_contains_the_ages_shown_in_it(
     first: float | None, last: float | None, within: tuple[float, ...], without: tuple[float, ...]
 ) -> None:
-    """Of those over 90 it does not tell who is older, and of nobody what part of a year has passed."""
+    """A range reveals neither who above 90 is older nor any fraction of a year."""
     band = age_range(first, last)
     assert band is not None
     assert all(band[0] <= age <= band[1] for age in within)

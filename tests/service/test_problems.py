@@ -1,4 +1,4 @@
-"""Errors as answers."""
+"""Errors as problem responses."""
 
 from __future__ import annotations
 

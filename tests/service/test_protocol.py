@@ -1,4 +1,4 @@
-"""Who is waited for while an answer is read: whoever has taken something of it since the last look."""
+"""The protocol waits for clients that keep reading, and paces refusals."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RESUMED = -1
 
 
 class Buffer(asyncio.Transport):
-    """Where so many bytes wait to be sent."""
+    """Transport with a given number of unsent bytes."""
 
     waiting = 0
     aborted = False
@@ -49,7 +49,7 @@ async def _application(scope: Scope, receive: Receive, send: Send) -> None:
     ],
 )
 def test_a_response_that_is_not_read_is_aborted(looks: tuple[int, ...], aborted: bool) -> None:
-    """By what waits at each look; between some, nearly all was taken and more was written."""
+    """The unsent bytes at each check decide; between some checks, nearly all was read and more was written."""
 
     async def scenario() -> bool:
         metrics, transport = Metrics(), Buffer()

@@ -1,4 +1,4 @@
-"""Previews give back what was recorded, to half a step."""
+"""Previews reproduce the recording to half a step."""
 
 from __future__ import annotations
 

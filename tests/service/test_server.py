@@ -1,4 +1,4 @@
-"""The service as a process: its memory and files, more clients than places, and an orderly end."""
+"""The service as a process: memory, open files, overload and shutdown."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_body_without_end_is_cut_off_and_not_kept(open_handed: Served) -> None
 
 
 def test_files_left_open_are_none(open_handed: Served) -> None:
-    """Of uploads large enough for a temporary file."""
+    """The uploads are large enough for temporary files."""
     for _ in range(3):
         open_handed.post("/api/v1/preview", {"a.csv": b"1" * (2 * MEGABYTE)})
     opened = [file.path for file in psutil.Process(open_handed.process.pid).open_files()]
@@ -80,7 +80,7 @@ def test_files_left_open_are_none(open_handed: Served) -> None:
 
 
 def test_an_idle_parsing_process_that_ends_harms_no_request(open_handed: Served, real_data: Path) -> None:
-    """As where the system runs out of memory: another is started, and no file is blamed."""
+    """The system may run out of memory: another process is started, and no file is blamed."""
     files, ended = sample(real_data, "cpsc"), 'clocs_parsing_total{outcome="ended idle"}'
     before = open_handed.count(ended)
     assert open_handed.post("/api/v1/preview", files).status == 200
@@ -137,7 +137,7 @@ def test_every_client_of_a_crowd_gets_a_response(open_handed: Served, real_data:
 
 @pytest.fixture
 def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
-    """Where variables of the environment ask the web framework to send telemetry."""
+    """Set environment variables that ask the web framework to send telemetry to this socket."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         monkeypatch.setenv("FASTAPI_OTEL_AUTO_CONFIGURE", "true")
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{listening.getsockname()[1]}")

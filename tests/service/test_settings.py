@@ -1,4 +1,4 @@
-"""Safe unless told otherwise, and what is unsafe is refused."""
+"""Secure defaults, and rejection of insecure settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A joint encoder of twelve leads in use: trained, published, searched and served, with and without a missing lead."""
+"""A twelve-lead encoder: trained, published, searched and served, with and without a missing lead."""
 
 from __future__ import annotations
 

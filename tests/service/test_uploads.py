@@ -1,4 +1,4 @@
-"""Bodies taken apart: names cleaned, broken ones refused."""
+"""Multipart bodies: cleaned names, and rejection of malformed bodies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Uploads as the service holds them, and multipart bodies as browsers send them."""
+"""Uploads as the service stores them, and multipart bodies as browsers send them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wait for what happens, however busy the machine is."""
+"""Waiting for conditions without time limits."""
 
 from __future__ import annotations
 

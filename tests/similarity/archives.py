@@ -1,4 +1,4 @@
-"""Archives of made vectors, written as an embedding would write them, and clustered vectors like those of patients."""
+"""Archives of synthetic clustered vectors, written in the format of an embedding."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def child(operation: str, place: Path, step: int | None) -> None:
 
 
 def run(operation: str, place: Path, step: int | None = None, after: float | None = None) -> bool:
-    """Whether the child was killed."""
+    """Run an operation in a child process, and return True if it was killed."""
     started = os.fork()
     if not started:
         child(operation, place, step)
@@ -83,7 +83,7 @@ def main() -> None:
 
 
 def every(operation: str, folder: Path, stride: int) -> int:
-    """How many children died before one survived."""
+    """Return the number of children that were killed before one finished."""
     for number in count():
         shutil.copytree(folder / "start", folder / str(number))
         if not run(operation, folder / str(number), step=number * stride + 1):
@@ -92,7 +92,7 @@ def every(operation: str, folder: Path, stride: int) -> int:
 
 
 def at_random(operation: str, folder: Path, rounds: str, seed: str) -> int:
-    """How many children died before their end."""
+    """Return the number of children that were killed before they finished."""
     choice = random.Random(seed)
     shutil.copytree(folder / "start", folder / "trial")
     began = time.monotonic()

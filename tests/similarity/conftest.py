@@ -1,4 +1,4 @@
-"""Shared by the tests of similarity: a synthetic store with an encoder of its own, and a slice of real data."""
+"""Fixtures of the similarity tests: a synthetic store with its own encoder, and a part of real data."""
 
 from __future__ import annotations
 

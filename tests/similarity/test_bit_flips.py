@@ -1,4 +1,4 @@
-"""Damage anywhere in an archive or an index: a full check names the file, and so does whoever opens it."""
+"""Damage anywhere in an archive or index is found by a full check and when a file is opened."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def place(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("kind", ["archive", "index"])
 def test_damage_to_every_file_is_found(place: Path, kind: str) -> None:
-    """By a full check, and by use: reading all shards, or opening the index."""
+    """A full check finds the damage, and so does reading all shards or opening the index."""
     folder, choice = place / kind, random.Random(3)
     for name in (name for name in fingerprint(folder) if (folder / name).stat().st_size):
         for _ in range(CASES_PER_FILE):

@@ -1,4 +1,4 @@
-"""``kill -9`` during embed, build, add, delete and rebuild: nothing missing, doubled or zeroed; deleted is deleted."""
+"""``kill -9`` during embed, build, add, delete and rebuild loses, duplicates and restores nothing."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def prepared(operation: str, folder: Path) -> Path:
-    """What an operation starts from, in ``start``."""
+    """Prepare the initial state of an operation in ``start``."""
     start = folder / "start"
     start.mkdir(parents=True)
     if operation == "embed":

@@ -1,4 +1,4 @@
-"""Groups: planted ones are found, described against a literal count, and noise is no group."""
+"""Patient groups: planted groups are found and described, and noise has no group."""
 
 from __future__ import annotations
 

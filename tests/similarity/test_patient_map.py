@@ -1,4 +1,4 @@
-"""Maps: principal directions by another way, neighbours kept by UMAP, several stores on one."""
+"""Patient maps: PCA compared with an SVD, UMAP, and several stores on one map."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Segments: the leads of one stretch of time as one vector."""
+"""Time segments pooled over leads."""
 
 from __future__ import annotations
 

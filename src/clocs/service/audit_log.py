@@ -21,7 +21,7 @@ class AuditLog:
 
     Each line is one write in append mode, so lines of several services never mix. A line that was cut off by a full
     disk or a
-    crash belongs to a search without a response; the next line starts anew. After the file is renamed or deleted,
+    crash belongs to a search without a response. After the file is renamed or deleted,
     searches
     are refused until the log is reopened.
     """

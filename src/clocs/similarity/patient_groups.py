@@ -49,7 +49,7 @@ class Group:
     shares: dict[str, float]
     """Share of the group's patients with each class, the most enriched class first."""
     enrichment: dict[str, float | None]
-    """Share of each class divided by its share among all patients; None if nobody has the class."""
+    """Share of each class divided by its share among all patients; None if no patient has the class."""
     median_age: float | None
     female: float | None
     """Share of women among the patients of known sex."""

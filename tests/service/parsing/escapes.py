@@ -32,12 +32,12 @@ CALLS = "\n".join(
 X32 = 0x40000000
 MMAP = (9, 222)
 QUEUED = struct.pack("iii", 0, 0, -1).ljust(128, b"\0")
-"""What goes with a queued signal: signal 0, as ``sigqueue`` sends it."""
+"""Information of a queued signal: signal 0, as ``sigqueue`` sends it."""
 
 
 @dataclass(frozen=True)
 class Targets:
-    """What the attempts are aimed at."""
+    """Targets of the escape attempts."""
 
     secret: str
     """A file outside."""
@@ -249,7 +249,7 @@ ALLOWED: dict[str, Attempt] = {
         0, call_number(MMAP[syscalls.this_machine().column], 0, 4096, 7, 0x22, -1, 0)
     ),
 }
-"""What parsing needs, or may need."""
+"""Operations that parsing needs or may need."""
 
 ATTEMPTS: dict[str, Attempt] = READING | WRITING | CHANGING | ABSENT | ALLOWED
 

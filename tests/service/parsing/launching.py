@@ -1,4 +1,4 @@
-"""Start programs under conditions that a service may meet: a lowered priority, or a kernel that lacks a layer."""
+"""Start programs with lowered priority, or under a kernel without certain system calls."""
 
 from __future__ import annotations
 

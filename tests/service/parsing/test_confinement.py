@@ -1,4 +1,4 @@
-"""The walls around Python code and around resources, each tried from inside, in a process of its own."""
+"""Restrictions of Python code and resources, tested from inside a separate process."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_levels_are_named() -> None:
 
 
 HEADERS = {"x86_64": "/usr/include/x86_64-linux-gnu/asm/unistd_64.h", "aarch64": "/usr/include/asm-generic/unistd.h"}
-"""Where Debian's linux-libc-dev keeps the numbers."""
+"""Headers of Debian's linux-libc-dev with the call numbers."""
 
 
 @pytest.mark.parametrize("machine", HEADERS)

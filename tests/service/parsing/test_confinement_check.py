@@ -1,4 +1,4 @@
-"""A service finds out at its start how uploads are confined, and does not start where they would not be."""
+"""The service checks the confinement of uploads and does not start without it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ except ConfigError as error:
     print(error)
 """
 FEIGN = "from clocs.service.parsing import confinement\nconfinement.on_linux = lambda: False\n"
-"""As ``sitecustomize``: every process of the service takes the machine for another system; its libraries do not."""
+"""Module ``sitecustomize`` that lets every process of the service, but not its libraries, detect another system."""
 
 
 def tried(prepare: Callable[[], None] | None, *options: str) -> str:

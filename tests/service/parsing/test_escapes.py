@@ -46,7 +46,7 @@ Errors = dict[str, str]
 
 @pytest.fixture(scope="module")
 def confinement(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Confinement]:
-    """How parsing processes are confined here, when the hostile format is installed."""
+    """Return the confinement of this machine while the hostile format is installed."""
     about = tmp_path_factory.mktemp("site") / ABOUT
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: escapes\nVersion: 1\n")
@@ -89,7 +89,7 @@ def errors_at(confinement: Confinement, folder: Path, victim: int) -> Errors:
 
 
 def refused(folder: Path) -> bool:
-    """Whether everything in a folder is as it was."""
+    """Return True if everything in a folder is unchanged."""
     names = {path.name for path in folder.iterdir()}
     return names == {"secret", *PREPARED} and {(folder / name).read_text() for name in names} == {"Winterbottom"}
 

@@ -1,4 +1,4 @@
-"""Recordings cross over to the service exactly, and nothing else does."""
+"""Messages transfer recordings exactly, and reject everything else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parsing processes: what they give, and what becomes of them when they hang, die, run out or grow old."""
+"""The pool of parsing processes: results, and replacement after crashes, timeouts and many uploads."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ asyncio.run(main())
 
 @pytest.mark.skipif(sys.platform != "linux", reason="niceness is raised on Linux only")
 def test_it_starts_where_priority_was_lowered() -> None:
-    """By an unprivileged user, who cannot raise it again."""
+    """An unprivileged user cannot raise the priority again."""
     done = subprocess.run(
         [sys.executable, "-c", NICED], cwd=ROOT, preexec_fn=lower_priority, capture_output=True, text=True, check=False
     )

@@ -1,4 +1,4 @@
-"""An upload becomes the recording that ``clocs.read`` gives, without an identity; no other file can be reached."""
+"""Uploads are read as ``clocs.read`` does, without identity and without access to other files."""
 
 from __future__ import annotations
 

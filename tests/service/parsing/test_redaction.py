@@ -1,4 +1,4 @@
-"""A message leaves without what a file contains."""
+"""Messages are redacted of file content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The filter's verdicts on both architectures, found by running its program here; the kernel's are in test_escapes."""
+"""Verdicts of the filter on both architectures, from a simulation; test_escapes tests the kernel's."""
 
 from __future__ import annotations
 

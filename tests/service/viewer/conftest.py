@@ -1,4 +1,4 @@
-"""The real service with its demonstration, and Debian's Chromium looking at it."""
+"""The service with its demonstration, and Chromium as its browser."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def browser() -> Iterator[Browser]:
 
 @dataclass
 class Watch:
-    """What must not happen on any page."""
+    """Record of events that must not happen on any page."""
 
     address: str
     expected: set[int] = field(default_factory=set)

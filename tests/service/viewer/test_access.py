@@ -1,4 +1,4 @@
-"""Getting in, and what is said when something is in the way."""
+"""The viewer's token dialog and error messages."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ KEEP_WAITING = """() => {
         window.waiting += document.querySelector("#classes .waiting")?.textContent ?? "";
     }).observe(document.body, { subtree: true, childList: true, characterData: true });
 }"""
-"""What is shown for a second only may be gone before anybody looks."""
+"""Script that keeps messages that are shown for a second only."""
 
 
 def test_a_busy_service_is_waited_for_in_sight(visit: Visit) -> None:

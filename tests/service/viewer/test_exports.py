@@ -1,4 +1,4 @@
-"""What is saved: valid files, true to scale, with nobody's identity in name or content."""
+"""Exported files are valid, true to scale and without identity."""
 
 from __future__ import annotations
 

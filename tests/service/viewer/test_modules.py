@@ -1,4 +1,4 @@
-"""Parts of the viewer that compute, called in the browser that runs them."""
+"""Computations of the viewer's modules, run in the browser."""
 
 from __future__ import annotations
 

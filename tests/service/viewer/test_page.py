@@ -1,4 +1,4 @@
-"""The page as such: both widths, both themes, keys, landmarks and contrast."""
+"""The page at both widths and in both themes: keys, landmarks and contrast."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_contrast_is_that_of_wcag_aa(theme: str) -> None:
 
 
 def too_wide(page: Page) -> list[str]:
-    """What reaches beyond the window, if it can be scrolled sideways."""
+    """Return the elements beyond the window's edge if the page can be scrolled sideways."""
     found: list[str] = page.evaluate("""() => {
         const { scrollWidth, clientWidth } = document.documentElement;
         const beyond = [...document.querySelectorAll("body *")].filter((node) => {

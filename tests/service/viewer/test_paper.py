@@ -1,4 +1,4 @@
-"""The ECG paper: true to scale, moved and enlarged by hand and by keys, measured with calipers."""
+"""The ECG paper: scale, panning, zooming and calipers."""
 
 from __future__ import annotations
 

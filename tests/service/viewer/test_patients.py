@@ -1,4 +1,4 @@
-"""Classes with their track record, neighbours, the comparison and the map."""
+"""Class probabilities, neighbours, comparison and map."""
 
 from __future__ import annotations
 

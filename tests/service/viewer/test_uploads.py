@@ -1,4 +1,4 @@
-"""Original files of every kind that the viewer promises, through the real page."""
+"""Original files of every supported format, opened in the viewer."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_single_lead_is_compared_with_the_neighbours_main_lead(
 
 
 def test_an_untrained_lead_is_used_on_request(visit: Visit, tmp_path: Path) -> None:
-    """As a watch records it: lead I alone. One click asks both questions again, without a track record."""
+    """A watch records lead I only. One click repeats both requests, without validation results."""
     visit.watch.expected.add(422)
     rows = "\n".join(f"{(at % 400 < 20) * 1.0 + (at % 7) / 100:.3f}" for at in range(15000))
     (tmp_path / "watch.csv").write_text(f"# clocs ECG 2\n# sampling_rate: 500\nI\n{rows}\n")

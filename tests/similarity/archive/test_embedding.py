@@ -1,4 +1,4 @@
-"""A store becomes an archive: every recording embedded or refused, continued, grown, and read by others."""
+"""Embedding a store: complete, resumable, incremental, and readable by other Arrow readers."""
 
 from __future__ import annotations
 

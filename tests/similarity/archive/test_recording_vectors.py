@@ -1,4 +1,4 @@
-"""One vector a recording: the mean of unit-length embeddings, against a literal loop."""
+"""One vector per recording, compared with a literal loop."""
 
 from __future__ import annotations
 

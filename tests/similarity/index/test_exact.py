@@ -1,4 +1,4 @@
-"""Exact search against a literal sort of all cosines."""
+"""Exact search, compared with a literal sort of all cosines."""
 
 from __future__ import annotations
 

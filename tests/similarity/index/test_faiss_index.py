@@ -1,4 +1,4 @@
-"""FAISS against the exact search: recall on clustered vectors, rows left out inside the search, files."""
+"""Approximate search, compared with exact search: recall, filters and files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Filters against a loop over patients in Python."""
+"""Filters, compared with a Python loop over patients."""
 
 from __future__ import annotations
 

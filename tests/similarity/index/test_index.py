@@ -1,4 +1,4 @@
-"""An index: patients pooled from recordings, added to, deleted from, rebuilt, and followed by who has it open."""
+"""Building, adding, deleting, rebuilding and following an index."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_large_archives_become_several_volumes(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_adding_equals_building_at_once(kind: str, tmp_path: Path) -> None:
-    """Of the second archive some recordings are known, some belong to known patients, some are new."""
+    """The second archive has known recordings, new recordings of known patients, and new patients."""
     rows, vectors = people(30, recordings=3), clustered(90, E)
     build_index(write_archive(tmp_path / "first", rows[:50], vectors[:50]), tmp_path / "index", kind)
     second = write_archive(tmp_path / "second", rows[40:], vectors[40:])
@@ -160,7 +160,7 @@ def test_a_rebuild_takes_deleted_patients_off_the_disk(scattered: Archive, tmp_p
 
 
 def test_only_files_that_changes_wrote_are_removed(scattered: Archive, tmp_path: Path) -> None:
-    """Of others, not even those that lie in a volume's folder, or bear a volume's names behind a link."""
+    """Other files stay, even within a volume's folder or under a volume's name behind a link."""
     folder = tmp_path / "index"
     others = ["volumes/brain/mri.nii", "volumes/000001-0/notes.txt", "volumes/vectors.npy", "tombstones/stones.csv"]
     left = ["volumes/000007-0/vectors.npy.partial", "volumes/000007-0/patients.arrow", "tombstones/rows-000007.arrow"]

@@ -1,4 +1,4 @@
-"""Lists of who opted out, as people write them, against the ids that an index holds."""
+"""Patient lists as people write them, compared with the ids of an index."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def hidden(key: Path, tmp_path: Path) -> Path:
 
 
 def holds(folder: Path, text: str) -> bool:
-    """Whether a file of the folder has the text, in small or capital letters."""
+    """Return True if a file of the folder contains the text, in lower or upper case."""
     return any(text.encode() in path.read_bytes().lower() for path in folder.rglob("*") if path.is_file())
 
 

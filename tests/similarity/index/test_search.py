@@ -1,4 +1,4 @@
-"""Patients like this one: asked with a record id, a file and a recording, on a real archive."""
+"""Patient search by record id, file and recording on a real archive."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_lead_similarities_explain_the_result(index: PatientIndex, chapman_part:
 
 
 def test_the_shipped_encoder_finds_the_same_rhythm(index: PatientIndex, chapman_part: Store) -> None:
-    """Of the ten nearest, more share the first label than of patients at random."""
+    """The ten nearest patients share the first label more often than random patients."""
     labels = [row[0] for row in chapman_part.table(["labels"]).column(0).to_pylist()]
     by_record = dict(zip(ids_of(chapman_part), labels, strict=True))
     agree = []

@@ -1,4 +1,4 @@
-"""Random sequences of add, delete, rebuild and search against a model that is a dictionary."""
+"""Random sequences of add, delete, rebuild and search, compared with a dictionary."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ REBUILD = st.tuples(st.just("rebuild"), st.just([0]))
 
 
 class Model:
-    """What an index must hold: recordings by patient, and who was deleted."""
+    """Expected content of an index: recordings by patient, and deleted patients."""
 
     def __init__(self) -> None:
         self.recordings: dict[str, list[int]] = {}
@@ -45,7 +45,7 @@ class Model:
         self.deleted |= patients
 
     def nearest(self, query: Vectors, k: int, wanted: Filter) -> list[tuple[str, float]]:
-        """By a loop over patients; the site of a patient is that of its first recording."""
+        """Search by a loop over patients. The site of a patient is that of the first recording."""
         found = []
         for patient, numbers in self.recordings.items():
             facts = [ROWS[number] for number in numbers]

@@ -120,7 +120,7 @@ def test_table_rows_cover_all_results(judged_store: Store) -> None:
 
 
 def make_records(random: np.random.Generator, records: int, noise: float, *, segments: int = 2) -> Segments:
-    """So many segments a record, alike but for noise."""
+    """Return records with equal segments plus noise."""
     record = np.repeat(np.arange(records), segments)
     values = random.normal(size=(records, 12))[record] + noise * random.normal(size=(len(record), 12))
     return Segments(unit_length(values), record, record)
@@ -175,7 +175,7 @@ def test_membership_is_at_chance_without_training() -> None:
 
 @pytest.mark.parametrize("others", [12, 150, 400])
 def test_chance_is_what_random_scores_find(others: int) -> None:
-    """Of few others none may be above the threshold, and their highest is not very high."""
+    """With few others, none may exceed the threshold, and their maximum is moderate."""
     random = np.random.default_rng(others)
     found = [
         OperatingPoints(np.arange(200 + others) < 200, random.random(200 + others)).true_positive_rate_at(0.01)

@@ -1,4 +1,4 @@
-"""Cohorts: who is in them, once each, cut as asked for, and what is said of it."""
+"""Cohorts: their patients, frames, duplicates and notes."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def test_a_sample_has_the_requested_type_and_size(owners: list[int], max_pairs: 
 
 
 def test_a_draw_is_even_over_pairs_and_repeatable() -> None:
-    """Of 30 rows of ten patients, each own pair and each other pair is as probable as the next of its kind."""
+    """Among 30 rows of ten patients, all pairs of the same type are equally probable."""
     patient = np.repeat(np.arange(10), 3)
     counts: Counter[tuple[int, int]] = Counter()
     for seed in range(400):
@@ -289,7 +289,7 @@ def test_patients_weigh_the_same_however_long_their_recording() -> None:
 
 
 def test_long_recordings_leave_room_for_others_where_pairs_are_drawn() -> None:
-    """Of twenty patients, one has a day: nearly all pairs are hers, within one of her two recordings."""
+    """One of twenty patients has a whole day, which provides nearly all pairs, within one of two recordings."""
     random = np.random.default_rng(6)
     patient = np.concatenate([np.zeros(3000, np.int64), np.repeat(np.arange(1, 20), 2)])
     record = np.concatenate([[0], np.ones(2999, np.int64), np.arange(2, 40)])

@@ -120,7 +120,7 @@ def test_a_constant_encoder_gives_exactly_the_prevalence() -> None:
 
 
 def test_ties_for_the_last_neighbour_are_averaged() -> None:
-    """Of two neighbours one is sure; four others tie for the second place, and one of them has the class."""
+    """One of two neighbours is certain; four others tie for the second, and one of them has the class."""
     angles = np.deg2rad([0, 5, 30, 30, -30, -30, 170])
     values = np.stack([np.cos(angles), np.sin(angles)], axis=1)
     labels = np.array([[True], [True], [True], [False], [False], [False], [False]])
@@ -178,7 +178,7 @@ def make_segments(random: np.random.Generator, count: int, patients: int, *, own
 
 
 def literal_ranks(segments: Segments, across: bool) -> dict[int, float]:
-    """For each patient, the first segment against every other, one by one."""
+    """Compare the first segment of each patient with every other, one by one."""
     found = {}
     for patient in sorted(set(segments.patient.tolist())):
         mine = np.flatnonzero(segments.patient == patient).tolist()

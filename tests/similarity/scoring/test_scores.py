@@ -1,4 +1,4 @@
-"""Judging an encoder: on real ECGs against random weights, and what cannot be told."""
+"""Similarity scores on real ECGs compared with random weights, and missing scores."""
 
 from __future__ import annotations
 

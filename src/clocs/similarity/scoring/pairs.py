@@ -124,7 +124,7 @@ class Distances:
     inter: Floats
     """Distances between embeddings of different patients, shape (m,)."""
     separation: Interval
-    """AUC of distance for separating the two: 0.5 if they are distributed alike, 1 if they do not overlap. The 95 %
+    """AUC of distance for separating the two: 0.5 for equal distributions, 1 if they do not overlap. The 95 %
     interval is over patients."""
 
     def as_dict(self) -> dict[str, Any]:

@@ -71,7 +71,7 @@ def test_groups_are_a_table_and_a_picture(command: Command, store: Path, tmp_pat
     picture = (tmp_path / "g.svg").read_text()
     assert f"stability with half of the patients: {told['stability']:.2f}" in table
     for group in found:
-        title = "in no group" if group["number"] < 0 else f"group {group['number']}"
+        title = "no group" if group["number"] < 0 else f"group {group['number']}"
         assert title in table
         assert f"<!-- {title}, {group['patients']}: " in picture
 

@@ -237,7 +237,7 @@ def _records(
 def _policy_of(store: Store, given: dict[str, Any], all_leads: bool | None) -> tuple[FramePolicy, bool]:
     """Return the policy that single options describe, and whether an item holds all leads."""
     named = store.frame_policy("evaluation") if "evaluation" in store.manifest.dataset["frames"] else None
-    renamed = {"views": "segments"}
+    renamed = {"views": "num_segments"}
     apart = ("leads", "seconds", "sampling_rate")
     changes = {renamed.get(name, name): value for name, value in given.items() if name not in apart}
     leads, together = _leads(given.get("leads"), all_leads)

@@ -20,7 +20,7 @@ LEADS = "12"
 
 
 def open_store(folder: Path, records: int) -> clocs.Store:
-    """Make synthetic recordings on first use. Replace this by a store of your own."""
+    """Open the store; create synthetic recordings on first use. Replace this by your own store."""
     if not folder.exists():
         clocs.split(clocs.ingest("synthetic", None, folder, options={"num_records": records}))
     return clocs.open_store(folder)
@@ -41,9 +41,9 @@ def probe(encoder: encoders.Encoder, store: clocs.Store) -> float:
         dataset = frames(store, part)
         batch = dataset.batch(range(len(dataset)))
         rows.append((encoder(batch["signal"][:, 0]), batch["target"].int().argmax(1)))
-    (fitted, known), (tested, truth) = rows
-    scores = LogisticRegression(max_iter=1000).fit(fitted, known).predict_proba(tested)
-    return float(roc_auc_score(truth, scores, multi_class="ovr"))
+    (train_embeddings, train_labels), (test_embeddings, test_labels) = rows
+    scores = LogisticRegression(max_iter=1000).fit(train_embeddings, train_labels).predict_proba(test_embeddings)
+    return float(roc_auc_score(test_labels, scores, multi_class="ovr"))
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ LEADS = ("I", "II", "V2", "V5")
 
 
 def open_store(folder: Path, records: int) -> clocs.Store:
-    """Make synthetic recordings on first use. Replace this by a store of your own."""
+    """Open the store; create synthetic recordings on first use. Replace this by your own store."""
     if not folder.exists():
         clocs.split(clocs.ingest("synthetic", None, folder, options={"num_records": records}))
     return clocs.open_store(folder)
@@ -42,9 +42,9 @@ def probe(encoder: encoders.Encoder, store: clocs.Store) -> float:
         batch = dataset.batch(range(len(dataset)))
         singles = batch["signal"].flatten(0, 2).unsqueeze(1)  # every lead of every frame
         rows.append((encoder(singles).unflatten(0, (-1, len(LEADS))).mean(1), batch["target"].int().argmax(1)))
-    (fitted, known), (tested, truth) = rows
-    scores = LogisticRegression(max_iter=1000).fit(fitted, known).predict_proba(tested)
-    return float(roc_auc_score(truth, scores, multi_class="ovr"))
+    (train_embeddings, train_labels), (test_embeddings, test_labels) = rows
+    scores = LogisticRegression(max_iter=1000).fit(train_embeddings, train_labels).predict_proba(test_embeddings)
+    return float(roc_auc_score(test_labels, scores, multi_class="ovr"))
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ import clocs
 
 
 def open_store(folder: Path, records: int) -> clocs.Store:
-    """Make synthetic recordings on first use. Replace this by a store of your own."""
+    """Open the store; create synthetic recordings on first use. Replace this by your own store."""
     if not folder.exists():
         clocs.split(clocs.ingest("synthetic", None, folder, options={"num_records": records}))
     return clocs.open_store(folder)

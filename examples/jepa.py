@@ -20,7 +20,7 @@ LEADS = "12"
 
 
 def open_store(folder: Path, records: int) -> clocs.Store:
-    """Make synthetic recordings on first use. Replace this by a store of your own."""
+    """Open the store; create synthetic recordings on first use. Replace this by your own store."""
     if not folder.exists():
         clocs.split(clocs.ingest("synthetic", None, folder, options={"num_records": records}))
     return clocs.open_store(folder)
@@ -41,9 +41,9 @@ def probe(encoder: encoders.Encoder, store: clocs.Store) -> float:
         dataset = frames(store, part)
         batch = dataset.batch(range(len(dataset)))
         rows.append((encoder(batch["signal"][:, 0]), batch["target"].int().argmax(1)))
-    (fitted, known), (tested, truth) = rows
-    scores = LogisticRegression(max_iter=1000).fit(fitted, known).predict_proba(tested)
-    return float(roc_auc_score(truth, scores, multi_class="ovr"))
+    (train_embeddings, train_labels), (test_embeddings, test_labels) = rows
+    scores = LogisticRegression(max_iter=1000).fit(train_embeddings, train_labels).predict_proba(test_embeddings)
+    return float(roc_auc_score(test_labels, scores, multi_class="ovr"))
 
 
 def main() -> None:
@@ -57,15 +57,15 @@ def main() -> None:
     store = open_store(options.store, options.records)
     encoder = encoders.PatchTransformer(in_channels=12, embedding_dim=96, patch_size=10, head="none")
     method = methods.JEPA(encoder, decay=0.98, decay_steps=1000)
-    optimizer = torch.optim.AdamW([each for each in method.parameters() if each.requires_grad], 1e-3)
-    draws, step = torch.Generator().manual_seed(0), 0
+    optimizer = torch.optim.AdamW([weight for weight in method.parameters() if weight.requires_grad], 1e-3)
+    generator, step = torch.Generator().manual_seed(0), 0
     loader = DataLoader(frames(store, "train"), batch_size=64, shuffle=True, drop_last=True)
     print(f"before training: macro AUC {probe(encoder.eval(), store):.3f}")
     for epoch in range(options.epochs):
         encoder.train()
         for batch in loader:
-            views = method.views(batch["signal"], draws)
-            loss = method.training_step({"views": views, **method.draw_masks(views, draws)}, step)
+            views = method.views(batch["signal"], generator)
+            loss = method.training_step({"views": views, **method.draw_masks(views, generator)}, step)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

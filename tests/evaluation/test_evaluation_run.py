@@ -19,7 +19,7 @@ def test_a_store_without_classes_is_rejected_with_working_advice(tmp_path: Path)
     """Whatever labels it has. Ingested again as the message says, the same folder can be evaluated."""
     bare = make_store(tmp_path / "store", {}, num_records=120, leads=1)
     for evaluate in (probe, finetune):
-        with pytest.raises(ConfigError, match="names no classes"):
+        with pytest.raises(ConfigError, match="has no classes"):
             evaluate("random", bare, runs=tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
     labels = {label for number in range(len(bare)) for label in bare.recording(number).labels}

@@ -154,7 +154,7 @@ def test_a_run_or_another_encoder_is_not_overwritten(store: Store, residual: Pat
     publish(made, store, tmp_path / "published", "made")
     for out, seed in ((residual, 0), (residual.parent, 0), (made, 1), (tmp_path / "published", 0)):
         before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
-        with pytest.raises(ConfigError, match=rf"{out} holds a run or another encoder.*name a new folder"):
+        with pytest.raises(ConfigError, match=rf"{out} holds a run or another encoder.*Name a new folder"):
             write_pca_encoder(residual, store, out, seed=seed)
         assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
 

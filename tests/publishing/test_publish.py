@@ -162,7 +162,7 @@ def test_a_run_or_another_encoder_is_not_overwritten(
     other = make_encoder(tmp_path / "other")
     for out in (trained, trained.parent, other):
         before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
-        with pytest.raises(ConfigError, match=rf"{out} holds a run or another encoder.*name a new folder"):
+        with pytest.raises(ConfigError, match=rf"{out} holds a run or another encoder.*Name a new folder"):
             publish(trained, store, out, "mine")
         assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
     again = shutil.copytree(published, tmp_path / "again")
@@ -172,7 +172,7 @@ def test_a_run_or_another_encoder_is_not_overwritten(
 
 def test_a_folder_with_recordings_is_rejected(store: Store, trained: Path, tmp_path: Path) -> None:
     (tmp_path / "1.hea").touch()
-    with pytest.raises(ConfigError, match=r"'1\.hea' among them; name a new folder"):
+    with pytest.raises(ConfigError, match=r"such as '1\.hea'\. Name a new folder"):
         publish(trained, store, tmp_path, "mine")
     assert [path.name for path in tmp_path.iterdir()] == ["1.hea"]
 
@@ -186,7 +186,7 @@ def test_results_need_test_patients(store: Store, tmp_path: Path) -> None:
 
 
 def test_a_store_without_classes_is_rejected(trained: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="names no classes"):
+    with pytest.raises(ConfigError, match="has no classes"):
         publish(trained, make_store(tmp_path / "store", {}, num_records=20), tmp_path / "out", "name")
 
 

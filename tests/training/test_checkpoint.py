@@ -139,14 +139,14 @@ def test_another_checkpoint_than_the_one_chosen_is_not_loaded(saving: Saving) ->
 
 def test_the_folder_of_a_run_is_refused_with_the_name_of_its_encoder(run: Run, encoder: nn.Module) -> None:
     save_encoder(run.best, encoder, ABOUT)
-    with pytest.raises(StoreError, match=f"is a run's folder; .*name {run.best}$") as found:
+    with pytest.raises(StoreError, match=rf"is the folder of a run\. .*{run.best}\.$") as found:
         load_encoder_folder(run.folder)
     assert not isinstance(found.value, IntegrityError)
     assert load_encoder_folder(run.best)[1]["encoder"] == ABOUT["encoder"]
 
 
 def test_a_run_that_has_no_encoder_is_refused_as_one(run: Run) -> None:
-    with pytest.raises(StoreError, match=f"^{run.folder} is a run's folder without an encoder: .*'best'"):
+    with pytest.raises(StoreError, match=f"^{run.folder} is the folder of a run without an encoder. .*'best'"):
         load_encoder_folder(run.folder)
 
 
@@ -155,7 +155,7 @@ def test_a_truncated_encoder_is_damaged(name: str, tmp_path: Path, encoder: nn.M
     save_encoder(tmp_path, encoder, ABOUT)
     path = tmp_path / name
     path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(IntegrityError, match=rf"^{path}: .* Copy {tmp_path} again from where it came, or") as found:
+    with pytest.raises(IntegrityError, match=rf"^{path}: .* Copy {tmp_path} again from its origin, or") as found:
         load_encoder_folder(tmp_path)
     assert "is a run's folder" not in str(found.value)
 
@@ -197,7 +197,7 @@ def test_an_encoder_that_is_not_registered_is_loaded_into_its_module(tmp_path: P
         assert not loaded.training
     with pytest.raises(ConfigError, match="do not fit the module"):
         load_encoder_folder(tmp_path, module=Mean(embedding_dim=4))
-    with pytest.raises(ConfigError, match=r"the module has in_channels=1 and embedding_dim=128; .* needs 2 and 3"):
+    with pytest.raises(ConfigError, match=r"The module has in_channels=1 and embedding_dim=128, but .* needs 2 and 3"):
         load_encoder_folder(tmp_path, module=ResNet())
 
 

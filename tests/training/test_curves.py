@@ -36,7 +36,7 @@ def test_epochs_are_read_and_a_line_still_being_written_is_not(tail: str, tmp_pa
 
 
 def test_what_is_no_run_is_said(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="no run"):
+    with pytest.raises(StoreError, match="is not a run"):
         learning_curve(tmp_path)
     (tmp_path / "metrics.jsonl").write_text('{"step": 1, "epoch": 0, "loss": 1.0}\n')
     with pytest.raises(StoreError, match="no epoch is finished"):

@@ -74,14 +74,14 @@ def test_leads_that_follow_from_others_are_there(tmp_path: Path) -> None:
     parts = open_training_stores(config)
     assert parts[0].policy.leads == ("aVF", "III")
     assert data_of(config, parts).train.leads == ("aVF", "III")
-    with pytest.raises(ConfigError, match=r"has 'V1'; there are I, II, III, aVR, aVL, aVF$"):
+    with pytest.raises(ConfigError, match=r"has 'V1'\. Available: I, II, III, aVR, aVL, aVF\.$"):
         policy_leads("cmsc-synthetic", f"store={tmp_path / 'store'}", "leads=I,V1")
 
 
 def test_leads_that_no_recording_has_are_refused(store: Path, other: Path) -> None:
     there = ", ".join(lead for lead in STANDARD_LEADS if lead in open_store(store).recording(0).leads)
     for wrong in ("leads=II,XX", "frames.leads=[XX]"):
-        with pytest.raises(ConfigError, match=f"no recording of {store} has 'XX'; there are {there}$"):
+        with pytest.raises(ConfigError, match=f"no recording of {store} has 'XX'. Available: {there}.$"):
             policy_leads("cmsc-synthetic", f"store={store}", wrong)
     with pytest.raises(ConfigError, match="named twice: II, II"):
         policy_leads("cmsc-synthetic", f"store={store}", "leads=II,ii")
@@ -94,10 +94,10 @@ def test_leads_that_no_recording_has_are_refused(store: Path, other: Path) -> No
     ("name", "override", "said"),
     [
         ("cmlc", "leads=II", "takes two views or more of an instance, but .* has 1 view.*: 1 segment.* II"),
-        ("cmsc", "frames.segments=1", "takes two views or more of an instance, but .* has 1 view.*: 1 segment"),
+        ("cmsc", "frames.num_segments=1", "takes two views or more of an instance, but .* has 1 view.*: 1 segment"),
         ("cmsmlc", "frames={segments: 1, leads: [II]}", "takes two views or more"),
         *(
-            (name, "frames.segments=2", "takes one segment a frame, but .* 2 segment")
+            (name, "frames.num_segments=2", "takes one segment a frame, but .* 2 segment")
             for name in ("simclr", "byol", "mtssl", "supervised")
         ),
     ],
@@ -159,7 +159,7 @@ def store_with(classes: dict[str, tuple[str, ...]], folder: Path) -> Store:
 def test_a_store_without_classes_is_refused_for_supervised_training(tmp_path: Path) -> None:
     store = store_with({}, tmp_path / "store")
     with pytest.raises(
-        ConfigError, match=r"^supervised needs labels, but this store names no classes: .* Give it classes"
+        ConfigError, match=r"^supervised needs labels, but this store has no classes, .* Define classes"
     ):
         clocs.pretrain(
             "supervised-synthetic", [f"store={store.folder}", f"runs={tmp_path}", "batch_size=8", "max_steps=1"]
@@ -187,5 +187,5 @@ def test_recordings_without_exactly_one_class_are_refused_before_training_and_th
 def test_a_part_without_anybody_is_named(tmp_path: Path) -> None:
     small = clocs.ingest("synthetic", None, tmp_path / "small", options={"num_records": 6})
     clocs.split(small)
-    with pytest.raises(ConfigError, match=r"split .default. of .* has nobody in its validation part"):
+    with pytest.raises(ConfigError, match=r"split .default. of .* has no patients in its validation part"):
         clocs.pretrain("cmsc-synthetic", [f"store={small.folder}", f"runs={tmp_path}"])

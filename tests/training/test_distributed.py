@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.multiprocessing.spawn import spawn
 
 from clocs.core.errors import IntegrityError
-from clocs.training.distributed import GlobalBatchNorm, all_or_none, from_rank_zero
+from clocs.training.distributed import GlobalBatchNorm, from_rank_zero, on_every_rank
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
@@ -45,10 +45,10 @@ def _decide_together(rank: int, folder: str) -> None:
     """On each of two ranks: what both know, and the errors that both raise."""
     dist.init_process_group("gloo", init_method=f"file://{folder}/group", rank=rank, world_size=2)
     said = [str(from_rank_zero(lambda: f"of rank {rank}"))]
-    all_or_none(lambda: None)
+    on_every_rank(lambda: None)
     for failing in (0, 1):
         try:
-            all_or_none(lambda: _fail_on(failing))  # noqa: B023
+            on_every_rank(lambda: _fail_on(failing))  # noqa: B023
         except IntegrityError as error:
             said.append(str(error))
     try:
@@ -69,6 +69,6 @@ def test_ranks_decide_and_fail_together(tmp_path: Path) -> None:
 
 def test_one_rank_decides_and_fails_alone() -> None:
     assert from_rank_zero(lambda: 7) == 7
-    for together in (from_rank_zero, all_or_none):
+    for together in (from_rank_zero, on_every_rank):
         with pytest.raises(IntegrityError, match=r"^a\.bin: damaged$"):
             together(lambda: _fail_on(0))

@@ -164,7 +164,7 @@ def test_options_that_contradict_each_other_are_refused(store: Store, tmp_path: 
     policy = FramePolicy(num_samples=1000, sampling_rate=500)
     with pytest.raises(ConfigError, match=r"policy= and leads=, seconds= exclude each other"):
         FrameDataset(store, policy=policy, leads="12", seconds=5)
-    with pytest.raises(ConfigError, match="belong together"):
+    with pytest.raises(ConfigError, match="Pass split= and part= together"):
         FrameDataset(store, policy=policy, part="train")
     with pytest.raises(ConfigError, match="excludes all_leads=True"):
         FrameDataset(store, leads="each", seconds=5, all_leads=True)

@@ -208,7 +208,7 @@ def test_a_network_that_is_not_registered_trains_under_a_name_and_is_loaded_by_p
         return methods.SimCLR(encoders.wrap(network(), in_channels=2, embedding_dim=4))
 
     settings: dict[str, Any] = {"leads": "I,V1", "batch_size": 16, "max_steps": 2, "runs": tmp_path}
-    with pytest.raises(ConfigError, match="not registered: pass name="):
+    with pytest.raises(ConfigError, match="not registered. Pass name="):
         clocs.pretrain(method(), twelve, **settings)
     best = clocs.pretrain(method(), twelve, name="mine", onnx=True, **settings)["best"]
     encoder = clocs.load_encoder(best, module=network())

@@ -44,7 +44,7 @@ def test_nothing_is_told_where_it_is_quick_or_unknown(
 
 
 def test_half_precision_is_refused_where_there_is_no_gpu(store: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="16-mixed is for GPUs"):
+    with pytest.raises(ConfigError, match="16-mixed needs a GPU"):
         clocs.pretrain("cmsc-synthetic", [f"store={store}", f"runs={tmp_path}", "precision=16-mixed", "max_steps=1"])
 
 

@@ -159,7 +159,7 @@ def test_a_trained_encoder_tells_patients_apart(store: Path, tmp_path: Path) -> 
         return float((values.diagonal().mean() - values[found == OTHER].mean()) / values[found == OTHER].std())
 
     assert gap(trained) > gap(fresh)
-    with pytest.raises(ConfigError, match="normalisation none, not unit"):
+    with pytest.raises(ConfigError, match="normalization none, not minmax"):
         preview_batch(config(store, "cmsc", "frames.normalization=minmax"), checkpoint=best)
     _, of_the_run = preview_batch(settings, checkpoint=best.parent)
     np.testing.assert_array_equal(of_the_run.values, trained.values)
@@ -174,7 +174,7 @@ def test_torchs_own_generator_is_left_alone(store: Path) -> None:
 
 
 def test_more_instances_than_the_batch_has_are_refused(store: Path) -> None:
-    with pytest.raises(ConfigError, match=f"batch's {BATCH}"):
+    with pytest.raises(ConfigError, match=f"1 to {BATCH}"):
         preview_batch(config(store, "cmsc"), instances=BATCH + 1)
 
 

@@ -109,7 +109,7 @@ def test_a_finished_runs_logs_are_those_it_stated(name: str, run: Run) -> None:
     ]
     for damaged in (*flipped, whole + whole, whole[:-1], b""):
         path.write_bytes(damaged)
-        with pytest.raises(IntegrityError, match=rf"^{path}: .*Restore it from a copy, or delete {run.folder}, and"):
+        with pytest.raises(IntegrityError, match=rf"^{path}: .*Restore it from a copy, or delete {run.folder} to"):
             read(run.folder)
     path.unlink()
     with pytest.raises(IntegrityError, match=rf"^{path}: cannot be read"):
@@ -143,7 +143,9 @@ def test_a_damaged_result_is_named_and_without_it_the_run_finishes_again(store: 
     result = Path(done["run"]) / "result.json"
     kept = json.loads(result.read_bytes())
     result.write_bytes(result.read_bytes()[:20])
-    with pytest.raises(IntegrityError, match=rf"^{result}: .*Delete this file, and the same command finishes the run"):
+    with pytest.raises(
+        IntegrityError, match=rf"^{result}: .*Delete this file, so that the same command finishes the run"
+    ):
         clocs.pretrain("cmsc-synthetic", told)
     result.unlink()
     assert clocs.pretrain("cmsc-synthetic", told)["best"] == done["best"]

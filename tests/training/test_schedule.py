@@ -54,7 +54,7 @@ def test_a_run_is_planned_by_epochs_and_steps_whichever_end_first() -> None:
     assert planned("max_epochs=3", "max_steps=5") == 5
     assert planned("max_epochs=3", "max_steps=50") == 21
     assert planned("max_epochs=3", "warmup_steps=20") == 21
-    with pytest.raises(ConfigError, match="warmup_steps=21: the run has 21 steps"):
+    with pytest.raises(ConfigError, match="warmup_steps=21 must be less than the 21 steps"):
         planned("max_epochs=3", "warmup_steps=21")
 
 

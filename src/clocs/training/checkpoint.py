@@ -1,7 +1,7 @@
-"""Checkpoints of a run: tensors as safetensors, everything else as JSON beside them. Never pickle.
+"""Checkpoints of a run: tensors as safetensors, everything else as JSON, without pickle.
 
-The JSON is written last. It carries its own hash, that of the tensors and that of the metrics so far: a checkpoint
-without it does not exist, and one with changed bytes is passed over. Two are kept, so that one can be damaged.
+The JSON file is written last. It contains hashes of itself, of the tensors and of the metrics so far. A checkpoint
+without it does not exist, and a damaged one is skipped. Two checkpoints are kept, in case one is damaged.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from clocs.core.errors import IntegrityError
 from clocs.core.files import remove_file, seal, unseal, write_bytes
-from clocs.training.run_logs import Stated, checked_part
+from clocs.training.run_logs import LogDigest, read_checked_part
 
 _NAME = re.compile(r"^step-(\d{8})\.(json|safetensors)$")
 
@@ -29,14 +29,17 @@ class Checkpoint:
     """An undamaged checkpoint of a run."""
 
     step: int
+    """Number of steps done."""
     state: dict[str, Any]
-    """Where the run was."""
-    metrics: Stated
-    """The lines of metrics that belong to it."""
+    """State of the training loop, as JSON."""
+    metrics: LogDigest
+    """Digest of the metrics up to the checkpoint."""
     tensors: Path
+    """File of the tensors."""
     tensors_sha256: str
+    """SHA-256 of that file."""
     damaged: tuple[str, ...] = field(default=())
-    """What is wrong with the newer ones that were passed over, each with the file's name."""
+    """Faults of newer checkpoints that were skipped, each with the file's name."""
 
 
 def save_checkpoint(
@@ -45,12 +48,12 @@ def save_checkpoint(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
     state: dict[str, Any],
-    metrics: Stated,
+    metrics: LogDigest,
 ) -> None:
-    """Write the state after a step, whose metrics are on disk already; then remove those that are not needed."""
+    """Write a checkpoint after a step, and remove old ones. The metrics of the step are on disk already."""
     tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
-    tensors |= _optimiser_tensors(optimizer)
-    path = _tensors(folder, step)
+    tensors |= _optimizer_tensors(optimizer)
+    path = _tensors_path(folder, step)
     sha256 = write_bytes(path, save({name: value.detach().cpu().contiguous() for name, value in tensors.items()}))
     body = {"step": step, "tensors_sha256": sha256, "state": state, "metrics": metrics}
     write_bytes(path.with_suffix(".json"), seal(body))
@@ -58,35 +61,35 @@ def save_checkpoint(
 
 
 def _keep_two(folder: Path, step: int) -> None:
-    """Remove all checkpoints but that of a step and the one before it, and what a kill left of others."""
-    kept = {step, *[each for each in checkpoints(folder) if each < step][-1:]}
-    for old in sorted(folder.iterdir()):  # the JSON before its tensors
+    """Remove all checkpoints except that of a step and the one before it, and incomplete ones."""
+    kept = {step, *[other for other in checkpoint_steps(folder) if other < step][-1:]}
+    for old in sorted(folder.iterdir()):  # a JSON file before its tensors
         match = _NAME.match(old.name)
         if match and int(match.group(1)) not in kept:
             remove_file(old)
 
 
-def checkpoints(folder: Path) -> list[int]:
-    """Return the steps of the checkpoints that are there, oldest first."""
+def checkpoint_steps(folder: Path) -> list[int]:
+    """Return the steps of all checkpoints in a folder, oldest first."""
     if not folder.is_dir():
         return []
-    found = (_NAME.match(path.name) for path in folder.glob("*.json"))
-    return sorted(int(match.group(1)) for match in found if match)
+    matches = (_NAME.match(path.name) for path in folder.glob("*.json"))
+    return sorted(int(match.group(1)) for match in matches if match)
 
 
 def newest_undamaged(folder: Path, metrics: Path) -> Checkpoint | None:
-    """Return the newest checkpoint whose state, tensors and lines of metrics are all undamaged.
+    """Return the newest checkpoint with undamaged state, tensors and metrics; None if there are no checkpoints.
 
     Raises:
-        IntegrityError: There are checkpoints, and all are damaged.
+        IntegrityError: All checkpoints are damaged.
     """
     damaged: list[str] = []
-    for step in reversed(checkpoints(folder)):
-        path = _tensors(folder, step)
+    for step in reversed(checkpoint_steps(folder)):
+        path = _tensors_path(folder, step)
         try:
-            body = _body(path.with_suffix(".json"))
-            _checked(path, body["tensors_sha256"])
-            checked_part(metrics, body["metrics"])
+            body = _read_json(path.with_suffix(".json"))
+            _read_bytes(path, body["tensors_sha256"])
+            read_checked_part(metrics, body["metrics"])
         except IntegrityError as error:
             damaged.append(str(error))
         else:
@@ -94,45 +97,45 @@ def newest_undamaged(folder: Path, metrics: Path) -> Checkpoint | None:
     if damaged:
         raise IntegrityError(
             f"{'; '.join(dict.fromkeys(damaged))}. No undamaged checkpoint is left. Restore one of these files from a "
-            f"copy. Or delete {folder}, and the same command trains the run again from its start"
+            f"copy, or delete {folder}, so that the same command trains the run again from its start."
         )
     return None
 
 
-def load_checkpoint(chosen: Checkpoint, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Restore the tensors of a checkpoint.
+def load_checkpoint(checkpoint: Checkpoint, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Load the tensors of a checkpoint into a model and an optimizer.
 
     Raises:
-        IntegrityError: They are not those of the checkpoint that was chosen.
+        IntegrityError: The file has changed.
     """
-    tensors = _read(chosen.tensors, chosen.tensors_sha256)
+    tensors = _read_tensors(checkpoint.tensors, checkpoint.tensors_sha256)
     weights = {name.removeprefix("model."): value for name, value in tensors.items() if name.startswith("model.")}
     model.load_state_dict(weights)
-    _restore_optimiser(optimizer, tensors)
+    _restore_optimizer(optimizer, tensors)
 
 
-def _tensors(folder: Path, step: int) -> Path:
+def _tensors_path(folder: Path, step: int) -> Path:
     return folder / f"step-{step:08d}.safetensors"
 
 
-def _body(path: Path) -> dict[str, Any]:
+def _read_json(path: Path) -> dict[str, Any]:
     try:
         body = unseal(path.read_bytes(), str(path))
     except OSError as error:
         raise IntegrityError(f"{path}: cannot be read: {error.strerror}") from error
     if not {"tensors_sha256", "state", "metrics"} <= body.keys():
-        raise IntegrityError(f"{path}: is no checkpoint of this version of clocs")
+        raise IntegrityError(f"{path}: not a checkpoint of this version of clocs")
     return body
 
 
-def _read(path: Path, sha256: str) -> dict[str, Tensor]:
+def _read_tensors(path: Path, sha256: str) -> dict[str, Tensor]:
     try:
-        return load(_checked(path, sha256))
+        return load(_read_bytes(path, sha256))
     except SafetensorError as error:
         raise IntegrityError(f"{path}: cannot be read: {error}") from error
 
 
-def _checked(path: Path, sha256: str) -> bytes:
+def _read_bytes(path: Path, sha256: str) -> bytes:
     try:
         raw = path.read_bytes()
     except OSError as error:
@@ -142,19 +145,19 @@ def _checked(path: Path, sha256: str) -> bytes:
     return raw
 
 
-def _optimiser_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Return Adam's moments and step, by the parameter's index."""
+def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Return Adam's moments and steps, named by the parameter's index."""
     return {
-        f"optimiser.{place}.{name}": value if isinstance(value, Tensor) else torch.tensor(value)
-        for place, state in optimizer.state_dict()["state"].items()
+        f"optimiser.{index}.{name}": value if isinstance(value, Tensor) else torch.tensor(value)
+        for index, state in optimizer.state_dict()["state"].items()
         for name, value in state.items()
     }
 
 
-def _restore_optimiser(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+def _restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
     state: dict[int, dict[str, Tensor]] = {}
     for name, value in tensors.items():
         if name.startswith("optimiser."):
-            _, place, field = name.split(".", 2)
-            state.setdefault(int(place), {})[field] = value
+            _, index, key = name.split(".", 2)
+            state.setdefault(int(index), {})[key] = value
     optimizer.load_state_dict({**optimizer.state_dict(), "state": state})

@@ -14,11 +14,15 @@ from clocs.training.runs import METRICS, finished_epochs
 
 
 def learning_curve(run: str | os.PathLike[str]) -> LearningCurve:
-    """What a run's metrics say of its epochs."""
+    """Return the losses and effective ranks of a run's finished epochs.
+
+    Raises:
+        StoreError: There is no such run, or no finished epoch.
+    """
     if not Path(run).exists():
-        raise StoreError(f"there is no {run}; runs are folders, and '*' is expanded by the shell unless it is quoted")
+        raise StoreError(f"{run} does not exist. Name the folder of a run; do not quote '*', which the shell expands.")
     if not (Path(run) / METRICS).exists():
-        raise StoreError(f"{run} is no run: there is no {METRICS}")
+        raise StoreError(f"{run} is not a run: it has no {METRICS}")
     epochs = finished_epochs(Path(run))
     if not epochs:
         raise StoreError(f"{run}: no epoch is finished yet")
@@ -27,10 +31,10 @@ def learning_curve(run: str | os.PathLike[str]) -> LearningCurve:
 
 
 def draw_runs(runs: Sequence[str | os.PathLike[str]], out: Path, title: str = "") -> None:
-    """A column for each run: losses above, effective rank of the embeddings below."""
+    """Draw a column for each run: losses above, effective rank of the embeddings below."""
     names = [Path(run).name for run in runs]
-    short = [name.rpartition("-")[0] for name in names]  # without the hash, where that tells them apart
-    whole = [os.fspath(run) for run in runs]
-    labels = next((tried for tried in (short, names) if len(set(tried)) == len(tried) and all(tried)), whole)
+    short = [name.rpartition("-")[0] for name in names]  # without the hash, if the names still differ
+    paths = [os.fspath(run) for run in runs]
+    labels = next((tried for tried in (short, names) if len(set(tried)) == len(tried) and all(tried)), paths)
     curves = (learning_curve(run) for run in runs)
     draw_learning_curves(dict(zip(labels, curves, strict=True)), out, title)

@@ -1,4 +1,4 @@
-"""What a run trains on: the stores, their splits and frames, and the order of batches."""
+"""Training data of a run: stores with their splits and frames, batches, and the order of batches."""
 
 from __future__ import annotations
 
@@ -32,91 +32,104 @@ from clocs.training.seen_recordings import seen_keys
 
 @dataclass(frozen=True)
 class TrainingStore:
-    """One store, with its split and the frames that are cut from it."""
+    """A store to train on, with its split and frame policy."""
 
     store: Store
+    """The store."""
     split: Split
+    """Its split into training, validation and test patients."""
     policy: FramePolicy
+    """Frame policy by which frames are cut."""
 
     @property
     def hashes(self) -> dict[str, str]:
-        """Hashes of store and split."""
+        """Return the hashes of store and split."""
         return {"store_sha256": self.store.sha256, "split_sha256": self.split.sha256}
 
     @property
     def origin(self) -> dict[str, str]:
-        """Hashes of all that decides which frames a run sees: store, split and frame policy."""
+        """Return the hashes of store, split and frame policy, which determine the frames of a run."""
         return {**self.hashes, "policy_sha256": content_hash(changed_values(self.policy))}
 
     @property
     def name(self) -> str:
-        """The dataset's."""
+        """Return the name of the dataset."""
         return str(self.store.manifest.dataset["name"])
 
 
 @dataclass
 class TrainingData:
-    """The two parts a loop draws from."""
+    """Training and validation data of a run."""
 
     train: Batches
+    """Batches of the training part."""
     validation: Batches
+    """Batches of the validation part."""
     sampler: Sampler
+    """Items of each training batch."""
 
 
 def open_training_stores(config: PretrainConfig) -> tuple[TrainingStore, ...]:
-    """Return the config's store, then those trained on together with it, whose frames are as long and as fast."""
+    """Open the config's store and its extra stores, with frames of the same length and sampling rate.
+
+    Raises:
+        ConfigError: The config does not fit the stores.
+        LeakError: Stores share recordings or patients.
+    """
     name = config.method["name"]
     if config.extra_stores and METHODS.get(name).needs_labels:
-        raise ConfigError(f"more_stores: {name} needs labels, and those of several stores are not the same")
+        raise ConfigError(
+            f"extra_stores: {name} needs labels, and the labels of several stores differ. Train on one store."
+        )
     if config.alternate_stores and (not config.extra_stores or config.instances_per_patient):
-        raise ConfigError("take_turns: stores take turns where there are more_stores, and without same_patient")
+        raise ConfigError("alternate_stores=true needs extra_stores, and instances_per_patient=0")
     first = open_training_store(config)
     if METHODS.get(name).needs_labels and not first.store.manifest.dataset["classes"]:
         raise ConfigError(f"{name} needs labels, but {no_classes_message(first.store)}")
-    parts = (first, *(_as_first(first, config, folder) for folder in config.extra_stores))
+    parts = (first, *(_open_extra_store(first, config, folder) for folder in config.extra_stores))
     if config.extra_stores:
         _refuse_overlap(parts)
     return parts
 
 
 def _refuse_overlap(parts: tuple[TrainingStore, ...]) -> None:
-    """A recording or a patient of two stores would be taken for two, and might train as well as validate."""
-    for alike in zip(*(_known(part.store) for part in parts), strict=True):
-        for one, other in itertools.combinations(alike, 2):
+    """Refuse stores that share a recording or a patient, which might be in training and validation."""
+    for same_kind in zip(*(_key_sets(part.store) for part in parts), strict=True):
+        for one, other in itertools.combinations(same_kind, 2):
             shared = np.intersect1d(one.keys[one.keys > 0], other.keys)
             if len(shared):
-                names = " and ".join(f"'{known.holder(shared[0])}'" for known in (one, other))
+                names = " and ".join(f"'{keys.first_record_id(shared[0])}'" for keys in (one, other))
                 raise LeakError(
-                    f"more_stores: {len(shared)} {one.what} are in {one.store.folder} as well as in "
-                    f"{other.store.folder}, such as those of {names}. Ingest them into one store, whose split keeps "
-                    "them together"
+                    f"extra_stores: {len(shared)} {one.kind} are in both {one.store.folder} and {other.store.folder}, "
+                    f"such as those of {names}. Ingest them into one store, so that its split keeps them together."
                 )
 
 
 @dataclass(frozen=True)
-class _Known:
-    """By what recordings of a store are known elsewhere: their numbers, and a key each."""
+class _KeySet:
+    """Keys of one kind (signals, patients or leads) that identify the recordings of a store in other stores."""
 
-    what: str
+    kind: str
     store: Store
     records: Ints
+    """Recording number of each key."""
     keys: Keys
 
-    def holder(self, key: np.uint64) -> str:
-        """The first recording with this key."""
+    def first_record_id(self, key: np.uint64) -> str:
+        """Return the id of the first recording with a key."""
         return str(self.store.table(["record_id"]).column(0)[int(self.records[np.argmax(self.keys == key)])])
 
 
-def _known(store: Store) -> Iterator[_Known]:
-    """Single leads come last, since all samples are read for them: they tell an ECG with other leads beside them."""
-    every = np.arange(len(store))
-    yield _Known("signals", store, every, signal_keys(store))
-    yield _Known("patients", store, every, patient_keys(store))
-    yield _Known("leads", store, *lead_keys(store, np.ones(len(store), bool), all_leads=True))
+def _key_sets(store: Store) -> Iterator[_KeySet]:
+    """Yield the keys of signals, patients and leads. Leads come last, because they need all samples."""
+    records = np.arange(len(store))
+    yield _KeySet("signals", store, records, signal_keys(store))
+    yield _KeySet("patients", store, records, patient_keys(store))
+    yield _KeySet("leads", store, *lead_keys(store, np.ones(len(store), bool), all_leads=True))
 
 
 def open_training_store(config: PretrainConfig) -> TrainingStore:
-    """Return the config's store with the frame policy that the method takes, and the config's changes to it."""
+    """Open the config's store, with the method's frame policy and the config's changes to it."""
     store = open_store(config.store)
     changes = {**config.frames, **({"leads": config.leads} if config.leads else {})}
     own = store.frame_policy(METHODS.get(config.method["name"]).frame_policy)
@@ -126,10 +139,12 @@ def open_training_store(config: PretrainConfig) -> TrainingStore:
     return TrainingStore(store, store.split(config.split), policy)
 
 
-def _as_first(first: TrainingStore, config: PretrainConfig, folder: Path) -> TrainingStore:
-    """Frames as of the first store, of the leads that the paper takes from this one."""
+def _open_extra_store(first: TrainingStore, config: PretrainConfig, folder: Path) -> TrainingStore:
+    """Open an extra store, with the frames of the first store and its own leads."""
     if first.policy.sampling_rate is None:
-        raise ConfigError("more_stores: the first store's frames have no stated rate, so others cannot be cut alike")
+        raise ConfigError(
+            "extra_stores: the frames of the first store have no sampling rate. Set frames.sampling_rate."
+        )
     store = open_store(folder)
     own = store.frame_policy("evaluation")
     leads = _leads(store, config.leads) if config.leads else own.leads
@@ -137,75 +152,83 @@ def _as_first(first: TrainingStore, config: PretrainConfig, folder: Path) -> Tra
     return TrainingStore(store, store.split(config.split), policy)
 
 
-def _leads(store: Store, wanted: tuple[str, ...]) -> tuple[str, ...]:
-    """Leads as the store spells them; one that none of its recordings has, or gives, would be left out unsaid."""
-    there = store.leads()
-    named = tuple(lead if lead in there else canonical_lead(lead) for lead in wanted)
-    if len(set(named)) < len(named):
-        raise ConfigError(f"leads: one is named twice: {', '.join(named)}")
-    absent = [f"'{lead}'" for lead in named if lead not in there]
+def _leads(store: Store, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return leads as the store spells them, and refuse leads that no recording has."""
+    available = store.leads()
+    leads = tuple(lead if lead in available else canonical_lead(lead) for lead in names)
+    if len(set(leads)) < len(leads):
+        raise ConfigError(f"leads: a lead is named twice: {', '.join(leads)}")
+    absent = [f"'{lead}'" for lead in leads if lead not in available]
     if absent:
-        known = [lead for lead in STANDARD_LEADS if lead in there] + sorted(there.difference(STANDARD_LEADS))
+        known = [lead for lead in STANDARD_LEADS if lead in available] + sorted(available.difference(STANDARD_LEADS))
         raise ConfigError(
-            f"leads: no recording of {store.folder} has {', '.join(absent)}; there are {', '.join(known) or 'none'}"
+            f"leads: no recording of {store.folder} has {', '.join(absent)}. Available: {', '.join(known) or 'none'}."
         )
-    return named
+    return leads
 
 
 def describe_stores(parts: tuple[TrainingStore, ...]) -> dict[str, Any]:
-    """Return hashes and frame policy of the first store, and of the others under ``extra_stores``."""
+    """Return hashes and frame policy of the first store, and those of the others under ``extra_stores``."""
     more = [{**part.hashes, "policy": part.policy.model_dump(mode="json")} for part in parts[1:]]
-    told: dict[str, Any] = {**parts[0].hashes, "policy": parts[0].policy.model_dump(mode="json")}
-    return {**told, "extra_stores": more} if more else told
+    described: dict[str, Any] = {**parts[0].hashes, "policy": parts[0].policy.model_dump(mode="json")}
+    return {**described, "extra_stores": more} if more else described
 
 
 def seen_keys_of_stores(parts: tuple[TrainingStore, ...]) -> Keys:
-    """Signals of all stores that train, or decide when to stop."""
+    """Return the keys of the training and validation recordings of all stores."""
     return np.unique(np.concatenate([seen_keys(part.store, part.split) for part in parts]))
 
 
 def build_training_data(config: PretrainConfig, method: Method, parts: tuple[TrainingStore, ...]) -> TrainingData:
-    """Return the batches of both parts of the split, and the order in which training takes them."""
-    trained, validated = _records(config, parts)
-    datasets = _datasets(method, parts, trained)
+    """Return training and validation batches, and the order of training items.
+
+    Raises:
+        ConfigError: The method cannot train on these stores.
+    """
+    train_records, validation_records = _records(config, parts)
+    datasets = _datasets(method, parts, train_records)
     train = Batches(datasets, [part.policy for part in parts], method, config.seed)
     _refuse_channels(method, parts, datasets)
     _refuse_views(config, method, parts, train)
-    together = takes_all_leads(method)
-    alike = tuple(replace(part, policy=_with_leads(part, data)) for part, data in zip(parts, datasets, strict=True))
-    validating = _datasets(method, alike if together else parts, validated)
-    validation = Batches(validating, [part.policy for part in parts], method, config.seed)
-    _warn_of_one_patient(config, method, validation)
+    validation_parts = parts
+    if takes_all_leads(method):  # both parts need the same leads, also where each has other common leads
+        pairs = zip(parts, datasets, strict=True)
+        validation_parts = tuple(replace(part, policy=_with_leads(part.policy, data)) for part, data in pairs)
+    validation_datasets = _datasets(method, validation_parts, validation_records)
+    validation = Batches(validation_datasets, [part.policy for part in parts], method, config.seed)
+    _warn_about_single_patient(config, method, validation)
     if method.needs_labels:
-        _refuse_labels(method, parts[0].store, {"training": datasets[0], "validation": validating[0]})
+        _refuse_labels(method, parts[0].store, {"training": datasets[0], "validation": validation_datasets[0]})
     return TrainingData(train, validation, _sampler(config, train))
 
 
 def takes_all_leads(method: Method) -> bool:
-    """Return whether a frame comes with all its leads: as views, or as channels of the encoder."""
+    """Return whether a frame has all its leads, as views or as channels of the encoder."""
     return method.leads_as_views or method.encoder.in_channels > 1
 
 
 def _records(config: PretrainConfig, parts: tuple[TrainingStore, ...]) -> tuple[list[Any], list[Any]]:
-    """Masks of the recordings that train and that validate, for each store."""
-    trained = [part.split.mask("train") for part in parts]
+    """Return masks of the training and of the validation recordings of each store."""
+    train = [part.split.mask("train") for part in parts]
     if config.patient_fraction < 1:
-        trained = [
+        train = [
             sample_patients(part.store, records, config.patient_fraction, derived_seed(config.seed, "patients"))
-            for part, records in zip(parts, trained, strict=True)
+            for part, records in zip(parts, train, strict=True)
         ]
     if config.label_fraction < 1 and config.label_unit == "patients":
-        trained = [sample_patients(parts[0].store, trained[0], config.label_fraction, config.seed)]
-    validated = [part.split.mask("validation") for part in parts]
-    for part, masks in zip(parts, zip(trained, validated, strict=True), strict=True):
+        train = [sample_patients(parts[0].store, train[0], config.label_fraction, config.seed)]
+    validation = [part.split.mask("validation") for part in parts]
+    for part, masks in zip(parts, zip(train, validation, strict=True), strict=True):
         empty = [name for name, mask in zip(("training", "validation"), masks, strict=True) if not mask.any()]
         if empty:
-            raise ConfigError(f"split '{part.split.name}' of {part.store.folder} has nobody in its {empty[0]} part")
-    return trained, validated
+            raise ConfigError(
+                f"split '{part.split.name}' of {part.store.folder} has no patients in its {empty[0]} part"
+            )
+    return train, validation
 
 
 def _sampler(config: PretrainConfig, train: Batches) -> Sampler:
-    """The order in which training takes its items."""
+    """Return the sampler of the training items."""
     sampler: Sampler
     if config.label_fraction < 1 and config.label_unit == "frames":
         chosen = sample_items(len(train), config.label_fraction, config.seed)
@@ -221,20 +244,20 @@ def _sampler(config: PretrainConfig, train: Batches) -> Sampler:
 
 
 def _datasets(method: Method, parts: tuple[TrainingStore, ...], records: list[Any]) -> list[FrameDataset]:
-    made = []
+    datasets = []
     for part, chosen in zip(parts, records, strict=True):
         policy = policy_for_views(part.policy, method)
-        made.append(FrameDataset(part.store, policy=policy, records=chosen, all_leads=takes_all_leads(method)))
-    return made
+        datasets.append(FrameDataset(part.store, policy=policy, records=chosen, all_leads=takes_all_leads(method)))
+    return datasets
 
 
-def _with_leads(part: TrainingStore, dataset: FrameDataset) -> FramePolicy:
-    """So that leads that come together are the same in both parts, whatever is the commonest in each."""
-    return part.policy.model_copy(update={"leads": dataset.leads})
+def _with_leads(policy: FramePolicy, dataset: FrameDataset) -> FramePolicy:
+    """Return the policy with the leads of a dataset."""
+    return policy.model_copy(update={"leads": dataset.leads})
 
 
 def _refuse_channels(method: Method, parts: tuple[TrainingStore, ...], datasets: list[FrameDataset]) -> None:
-    """Refuse frames of another number of leads than an encoder of several leads takes."""
+    """Refuse frames with another number of leads than an encoder of several leads takes."""
     channels = method.encoder.in_channels
     if channels == 1:
         return
@@ -246,46 +269,46 @@ def _refuse_channels(method: Method, parts: tuple[TrainingStore, ...], datasets:
             )
 
 
-def _warn_of_one_patient(config: PretrainConfig, method: Method, validation: Batches) -> None:
-    """Warn where the validation loss means nothing, because it has one patient to compare with nobody."""
+def _warn_about_single_patient(config: PretrainConfig, method: Method, validation: Batches) -> None:
+    """Warn that the validation loss of a single patient has no meaning."""
     if isinstance(method, PatientContrast) and len(np.unique(validation.patients(np.arange(len(validation))))) < 2:
         warnings.warn(
-            f"the validation part has one patient, and {config.method['name']} tells patients apart: which epoch is "
-            "kept as the best is left to chance. Take more patients, or a split with more of them there",
+            f"The validation part has one patient, but {config.method['name']} compares patients, so the choice of the "
+            "best epoch is random. Use a split with more validation patients.",
             stacklevel=2,
         )
 
 
 def _refuse_labels(method: Method, store: Store, parts: dict[str, FrameDataset]) -> None:
-    """Refuse labels that the loss cannot take before training, not at the first batch that has them."""
+    """Refuse labels that the loss cannot take, before training begins."""
     if not isinstance(method, Supervised) or method.multi_label:
         return
     for part, dataset in parts.items():
-        wrong = np.flatnonzero(dataset.frames.targets(np.arange(len(dataset))).sum(1) != 1)
-        if len(wrong):
-            record = store.table(["record_id"]).column(0)[int(dataset.locate(wrong[:1])[0][0])]
+        invalid = np.flatnonzero(dataset.frames.targets(np.arange(len(dataset))).sum(1) != 1)
+        if len(invalid):
+            record = store.table(["record_id"]).column(0)[int(dataset.locate(invalid[:1])[0][0])]
             raise ConfigError(
-                f"{len(wrong)} of {len(dataset)} instances of the {part} part of {store.folder} do not have exactly "
-                f"one class, such as those of '{record}'. Set method.multi_label=true, which takes none or several, or "
-                "give the store classes of which each recording has one"
+                f"{len(invalid)} of {len(dataset)} instances of the {part} part of {store.folder} do not have exactly "
+                f"one class, such as those of '{record}'. Set method.multi_label=true, or give the store classes of "
+                "which each recording has exactly one."
             )
 
 
 def _refuse_views(config: PretrainConfig, method: Method, parts: tuple[TrainingStore, ...], train: Batches) -> None:
-    """Refuse views that the loss cannot compare before training, not at its first step."""
+    """Refuse views that the loss cannot compare, before training begins."""
     name, firsts = config.method["name"], np.cumsum([0, *train.sizes])[:-1]
     counts = [train.make(np.array([first], np.int64), 0, "train", 0, 0)["views"].shape[1] for first in firsts]
     for part, dataset, views in zip(parts, train.datasets, counts, strict=True):
-        needed = method.unsupported_frames(part.policy.num_segments, views)
-        if needed is not None:
+        supported = method.unsupported_frames(part.policy.num_segments, views)
+        if supported is not None:
             raise ConfigError(
-                f"{name} takes {needed}, but an instance of {part.store.folder} has {views} view(s): "
+                f"{name} takes {supported}, but an instance of {part.store.folder} has {views} view(s): "
                 f"{part.policy.num_segments} segment(s) a frame, lead(s) {', '.join(dataset.leads)}. "
-                "Change frames.segments or leads, or take another method."
+                "Change frames.num_segments or leads, or use another method."
             )
     if len(set(counts)) > 1:
-        told = ", ".join(f"{count} in {part.store.folder}" for part, count in zip(parts, counts, strict=True))
+        described = ", ".join(f"{count} in {part.store.folder}" for part, count in zip(parts, counts, strict=True))
         raise ConfigError(
-            f"more_stores: instances must have as many views in every store, but {name} makes {told}. "
-            "Name leads that all have; CMSMLC may draw a lead for each segment: method.view_choice=random_pair"
+            f"extra_stores: instances need the same number of views in all stores, but {name} makes {described}. "
+            "Set leads that all stores have, or for CMSMLC method.view_choice=random_pair."
         )

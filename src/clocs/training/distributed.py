@@ -1,4 +1,4 @@
-"""Many ranks: statistics of one batch, shared with exact gradients; one decision, taken together."""
+"""Training on several ranks: BatchNorm over the global batch with exact gradients, and common decisions."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ Shared = TypeVar("Shared", bound=nn.Module)
 
 
 def from_rank_zero(decide: Callable[[], Decided]) -> Decided:
-    """Call a function on rank 0 and return what it returns on every rank.
+    """Call a function on rank 0 and return its result on every rank.
 
     Raises:
         ClocsError: On every rank, if rank 0 raises one.
     """
-    if not _are_many():
+    if not _has_several_ranks():
         return decide()
-    told: list[Any] = [_attempt(decide) if dist.get_rank() == 0 else None]
-    dist.broadcast_object_list(told)
-    value, error = told[0]
+    result: list[Any] = [_attempt(decide) if dist.get_rank() == 0 else None]
+    dist.broadcast_object_list(result)
+    value, error = result[0]
     if error is not None:
         raise error
     decided: Decided = value
     return decided
 
 
-def all_or_none(act: Callable[[], None]) -> None:
+def on_every_rank(act: Callable[[], None]) -> None:
     """Call a function on every rank.
 
     Raises:
-        ClocsError: On every rank, if one of them raises it: then no rank goes on, and none waits for another.
+        ClocsError: On every rank, if one of them raises it, so that no rank waits for another.
     """
-    if not _are_many():
+    if not _has_several_ranks():
         return act()
     attempts: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(attempts, _attempt(act))
     for rank, (_, error) in enumerate(attempts):
         if error is not None:
-            raise type(error)(f"{error}. This is what rank {rank} of {len(attempts)} found; all ranks stop")
+            raise type(error)(f"{error}. Rank {rank} of {len(attempts)} raised this, and all ranks stop.")
     return None
 
 
-def _are_many() -> bool:
+def _has_several_ranks() -> bool:
     return dist.is_initialized() and dist.get_world_size() > 1
 
 
@@ -61,7 +61,7 @@ def _attempt(function: Callable[[], Decided]) -> tuple[Decided | None, ClocsErro
 
 
 class _SumOfRanks(torch.autograd.Function):
-    """The sum over all ranks; its gradient is the sum of all ranks' gradients."""
+    """Sum over all ranks. Its gradient is the sum of the gradients of all ranks."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor) -> Tensor:
@@ -77,17 +77,17 @@ class _SumOfRanks(torch.autograd.Function):
 
 
 class GlobalBatchNorm(_BatchNorm):
-    """BatchNorm over the batch of all ranks, on any device; torch's SyncBatchNorm knows only GPUs."""
+    """BatchNorm over the batch of all ranks, on any device. Torch's SyncBatchNorm supports GPUs only."""
 
     def _check_input_dim(self, input: Tensor) -> None:
-        """Any number of dimensions."""
+        """Accept any number of dimensions."""
 
     def forward(self, values: Tensor) -> Tensor:
-        """(N, C, ...), N instances on this rank."""
+        """Normalise values (N, C, ...) of N instances on this rank."""
         if not self.training or not dist.is_initialized() or dist.get_world_size() == 1:
             return super().forward(values)
-        given = values.dtype
-        if given in (torch.float16, torch.bfloat16):  # as torch's own: half types cannot even count a batch's samples
+        dtype = values.dtype
+        if dtype in (torch.float16, torch.bfloat16):  # as torch does: sums overflow half types
             values = values.float()
         axes = [axis for axis in range(values.ndim) if axis != 1]
         shape = [1, -1] + [1] * (values.ndim - 2)
@@ -95,12 +95,12 @@ class GlobalBatchNorm(_BatchNorm):
         mean = _sum(values.sum(axes)) / count
         centred = values - mean.view(shape)
         variance = _sum(centred.square().sum(axes)) / count
-        self._remember(mean.detach(), variance.detach() * count / (count - 1))
+        self._update_running_statistics(mean.detach(), variance.detach() * count / (count - 1))
         scaled = centred * torch.rsqrt(variance + self.eps).view(shape)
-        return (scaled * self.weight.view(shape) + self.bias.view(shape)).to(given)
+        return (scaled * self.weight.view(shape) + self.bias.view(shape)).to(dtype)
 
     @torch.no_grad()
-    def _remember(self, mean: Tensor, variance: Tensor) -> None:
+    def _update_running_statistics(self, mean: Tensor, variance: Tensor) -> None:
         assert self.running_mean is not None and self.running_var is not None  # noqa: PT018
         assert self.num_batches_tracked is not None
         self.num_batches_tracked += 1

@@ -1,7 +1,7 @@
-"""The folder of a trained encoder: its config.json and the files whose hashes it states. Needs no torch.
+"""Folder of a trained encoder, read without torch.
 
-An encoder's folder is what model hubs take: ``model.safetensors`` (the weights), ``model.onnx`` (the network that
-ONNX Runtime runs) and ``config.json``. The config is written last and carries its own hash.
+The layout is that of model hubs: ``model.safetensors`` (weights), ``model.onnx`` (the network for ONNX Runtime) and
+``config.json``. The config is written last and contains the hashes of all files and of itself.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ ONNX: Final = "model.onnx"
 REQUIRED: Final = (WEIGHTS, CONFIG)
 """Files without which a folder holds no encoder."""
 ONNX_HASH: Final = "onnx_sha256"
-"""Key of the config: the hash of the ONNX file."""
+"""Key of the config for the hash of the ONNX file."""
 ONNX_MISSING: Final = "onnx_missing"
-"""Key of the config: why there is no ONNX file."""
+"""Key of the config for the reason why there is no ONNX file."""
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Return what config.json of an encoder's folder says.
+    """Return the config of an encoder's folder.
 
     Raises:
         StoreError: The folder holds no encoder.
@@ -34,7 +34,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     """
     path = folder / CONFIG
     if not path.exists():
-        raise StoreError(f"{folder} holds no encoder: there is no {CONFIG}")
+        raise StoreError(f"{folder} holds no encoder: it has no {CONFIG}")
     try:
         about = unseal(path.read_bytes(), str(path))
     except IntegrityError as error:
@@ -44,7 +44,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def write_config(folder: Path, about: dict[str, Any]) -> None:
-    """Write config.json; the other files of the folder are on disk already."""
+    """Write config.json. Write all other files of the folder first."""
     write_bytes(folder / CONFIG, seal(about))
 
 
@@ -70,7 +70,7 @@ def read_file(folder: Path, name: str, sha256: str) -> bytes:
 
 
 def read_onnx(folder: Path, about: dict[str, Any]) -> bytes | None:
-    """Return the bytes of an encoder's ONNX file; None where it has none, see :func:`why_no_onnx`."""
+    """Return the bytes of an encoder's ONNX file; None if it has none, see :func:`why_no_onnx`."""
     return read_file(folder, ONNX, about[ONNX_HASH]) if ONNX_HASH in about else None
 
 
@@ -80,28 +80,28 @@ def why_no_onnx(about: dict[str, Any]) -> str:
 
 
 def in_channels(about: dict[str, Any]) -> int:
-    """Return C, the number of leads that an encoder takes at once."""
+    """Return the number C of leads that an encoder takes."""
     return int(about["encoder"]["options"]["in_channels"])
 
 
 def embedding_dim(about: dict[str, Any]) -> int:
-    """Return E, the length of an embedding."""
+    """Return the dimension E of an embedding."""
     return int(about["encoder"]["options"]["embedding_dim"])
 
 
 def _damaged(folder: Path, problem: str) -> IntegrityError:
-    advice = f"Copy {folder} again from where it came, or delete the folder of its run and train again"
-    return IntegrityError(f"{problem}. {advice}")
+    return IntegrityError(
+        f"{problem}. Copy {folder} again from its origin, or delete the folder of its run and train again."
+    )
 
 
 def _refuse_run(folder: Path, about: dict[str, Any]) -> None:
-    """Refuse a run's folder, which has a config.json of its own that is not an encoder's."""
+    """Refuse the folder of a run, which has a config.json of another kind."""
     if "weights_sha256" in about:
         return
     best = folder / "best"
     if (best / CONFIG).exists():
-        raise StoreError(f"{folder} is a run's folder; its encoder is in its 'best' folder: name {best}")
+        raise StoreError(f"{folder} is the folder of a run. Name the folder of its encoder: {best}.")
     raise StoreError(
-        f"{folder} is a run's folder without an encoder: that would be in its 'best' folder, which is written "
-        "after the first epoch"
+        f"{folder} is the folder of a run without an encoder. Its 'best' folder is written after the first epoch."
     )

@@ -24,23 +24,22 @@ from clocs.training.encoder_folder import (
     write_config,
 )
 
-OF_FILES = ("head_sha256", ONNX_HASH, ONNX_MISSING)
-"""What a config says of files that belong to other weights, or to another config."""
+FILE_KEYS = ("head_sha256", ONNX_HASH, ONNX_MISSING)
+"""Keys of a config about files that belong to other weights."""
 
 
 def save_encoder(folder: Path, encoder: nn.Module, about: dict[str, Any], head: nn.Module | None = None) -> None:
-    """Write a trained encoder in the layout model hubs take: model.safetensors and config.json.
+    """Write a trained encoder in the layout of model hubs: model.safetensors and config.json.
 
     Its ONNX file is written by :func:`clocs.training.onnx_export.finish_encoder`, once the encoder is final.
 
     Args:
-        folder: Where to.
+        folder: Folder to write.
         encoder: The encoder.
-        about: What its config says.
-        head: The classifier it was trained with, beside it as head.safetensors. Without, the config names none,
-            whatever the encoder that this one was made of had.
+        about: Its config. Keys about files are replaced.
+        head: The classifier that was trained with it, written as head.safetensors; None for no classifier.
     """
-    about = {key: value for key, value in about.items() if key not in OF_FILES}
+    about = {key: value for key, value in about.items() if key not in FILE_KEYS}
     about["weights_sha256"] = _write_weights(folder / WEIGHTS, encoder)
     if head is not None:
         about["head_sha256"] = _write_weights(folder / HEAD, head)
@@ -48,11 +47,11 @@ def save_encoder(folder: Path, encoder: nn.Module, about: dict[str, Any], head: 
 
 
 def load_encoder_folder(folder: Path, module: nn.Module | None = None) -> tuple[Encoder, dict[str, Any]]:
-    """Return an encoder as saved, in eval mode, and what its config says.
+    """Return a saved encoder, in eval mode, and its config.
 
     Args:
         folder: Folder of the encoder.
-        module: The network of an encoder that is not registered; the weights are loaded into it.
+        module: Network of an encoder that is not registered, into which the weights are loaded.
 
     Raises:
         StoreError: The folder holds no encoder, or one that needs its module.
@@ -60,31 +59,31 @@ def load_encoder_folder(folder: Path, module: nn.Module | None = None) -> tuple[
     """
     about = read_config(folder)
     weights = _read_weights(folder, WEIGHTS, about["weights_sha256"])
-    encoder = _encoder(folder, about["encoder"], module)
+    encoder = _build(folder, about["encoder"], module)
     try:
         encoder.load_state_dict(weights)
     except RuntimeError as error:
         if module is None:
             raise
-        raise ConfigError(f"the weights of {folder} do not fit the module: {error}") from error
+        raise ConfigError(f"The weights of {folder} do not fit the module: {error}") from error
     return encoder.eval(), about
 
 
-def _encoder(folder: Path, section: dict[str, Any], module: nn.Module | None) -> Encoder:
-    """Return the network that a config describes, or the given one."""
+def _build(folder: Path, section: dict[str, Any], module: nn.Module | None) -> Encoder:
+    """Return the passed network, or the one that a config describes."""
     name, options = section["name"], section["options"]
     if module is not None:
         encoder = wrap(module, in_channels=options["in_channels"], embedding_dim=options["embedding_dim"])
         if [encoder.in_channels, encoder.embedding_dim] != [options["in_channels"], options["embedding_dim"]]:
             raise ConfigError(
-                f"the module has in_channels={encoder.in_channels} and embedding_dim={encoder.embedding_dim}; {folder} "
-                f"needs {options['in_channels']} and {options['embedding_dim']}"
+                f"The module has in_channels={encoder.in_channels} and embedding_dim={encoder.embedding_dim}, but "
+                f"{folder} needs {options['in_channels']} and {options['embedding_dim']}"
             )
         return encoder
     if not is_registered(section):
         raise StoreError(
             f"{folder} holds the encoder '{name}', which is not registered. Pass its network: "
-            "load_encoder(folder, module=...)"
+            "load_encoder(folder, module=...)."
         )
     return build_encoder(name, options)
 
@@ -92,7 +91,7 @@ def _encoder(folder: Path, section: dict[str, Any], module: nn.Module | None) ->
 def load_head(folder: Path, about: dict[str, Any]) -> nn.Linear:
     """Return the classifier that was trained with an encoder."""
     if "head_sha256" not in about:
-        raise StoreError(f"{folder} holds an encoder without a classifier: it was trained, or saved, without")
+        raise StoreError(f"{folder} holds an encoder without a classifier")
     weights = _read_weights(folder, HEAD, about["head_sha256"])
     head = nn.Linear(weights["weight"].shape[1], weights["weight"].shape[0])
     head.load_state_dict(weights)
@@ -100,7 +99,7 @@ def load_head(folder: Path, about: dict[str, Any]) -> nn.Linear:
 
 
 def weights_hash(module: nn.Module) -> str:
-    """Return the SHA-256 of a module's weights, as they would be saved."""
+    """Return the SHA-256 of a module's weights as a safetensors file."""
     return hashlib.sha256(_weights(module)).hexdigest()
 
 

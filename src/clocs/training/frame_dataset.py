@@ -29,8 +29,8 @@ Items = Sequence[int] | npt.NDArray[np.integer[Any]]
 class FrameDataset(Dataset[dict[str, Tensor]]):
     """Frames of a store, cut by a frame policy, as a map-style PyTorch dataset.
 
-    An item is a frame of one lead (C = 1) or, with ``all_leads``, of several leads at once. Nothing is drawn at
-    random: shuffle with a sampler, augment the batch. A batch is one vectorised gather from memory-mapped files.
+    An item is a frame of one lead (C = 1) or, with ``all_leads``, of several leads. Nothing is drawn at random:
+    shuffle with a sampler, and augment the batch. A batch is one vectorised gather from memory-mapped files.
 
     The dataset pickles as folder, version, policy and recordings, so that ``DataLoader`` workers work under fork and
     under spawn. Datasets of several stores can be joined with ``torch.utils.data.ConcatDataset``: patients of
@@ -44,23 +44,22 @@ class FrameDataset(Dataset[dict[str, Tensor]]):
         policy: Frame policy, or the name of one of the store's policies. Excludes ``leads``, ``seconds``,
             ``sampling_rate``, ``views``, ``normalization``, ``normalization_scope``, ``allow_missing_leads`` and
             ``unnamed_lead``.
-        leads: ``"12"``: the twelve standard leads at once. Names of leads: those leads at once, in this order.
-            ``"each"`` or None: every lead is an item of its own, or, with ``all_leads``, the leads that most
-            recordings have.
+        leads: ``"12"``: items hold the twelve standard leads. Names of leads: items hold those leads, in this order.
+            ``"each"``: every lead is an item. None: the same, or with ``all_leads`` the most common leads.
         seconds: Length of a view. Default: the frames of the store's policy ``evaluation``.
         sampling_rate: Hz of all frames; recordings at another rate are resampled when a batch is made. Default: the
             rate of the store, if it has one.
         views: Adjacent segments of a frame, V.
         all_leads: Whether an item holds all leads. Default: True where ``leads`` names some.
-        normalization: ``none``, ``unit`` or ``typical``, see ``FramePolicy``. Default: ``none``.
-        normalization_scope: ``lead`` (default) or ``frame``: whose values the normalisation takes.
-        allow_missing_leads: Whether frames of several leads may lack some. These are zero, and false in the mask:
-            leads that a recording neither has nor gives by Einthoven's and Goldberger's equations, leads with a gap,
-            and leads that the policy excludes. By default such frames are left out.
-        unnamed_lead: Lead that an unnamed one ("ECG") is taken for. By default recordings that have no other are
-            refused where leads are named.
-        cache: Whether to read frames from a file that holds them ready made, see ``Frames.cached``. It is made once
-            for a store and a policy, and pays where frames are resampled and read many times.
+        normalization: ``none``, ``minmax`` or ``typical``, see ``FramePolicy``. Default: ``none``.
+        normalization_scope: Values that are normalised together: those of a ``lead`` (default) or of a ``frame``.
+        allow_missing_leads: Whether frames may lack leads, which are then zero, and false in the mask. By default such
+            frames are left out. A lead is missing if it is neither in the recording nor follows from others by
+            Einthoven's and Goldberger's equations, if it has a gap, or if the policy excludes it.
+        unnamed_lead: Lead that a lead without a name ("ECG") is taken for. By default recordings with no other lead
+            are refused if ``leads`` names some.
+        cache: Whether to read frames from a file of prepared frames, see ``Frames.cached``. It is written once for a
+            store and a policy, and saves time if frames are resampled and read many times.
 
     Attributes:
         frames: Frames behind the items.
@@ -71,7 +70,7 @@ class FrameDataset(Dataset[dict[str, Tensor]]):
         num_samples: Samples of a view, S.
 
     Raises:
-        ConfigError: If options contradict each other or no frame is left.
+        ConfigError: Options contradict each other, or no frame is left.
 
     Example:
         >>> import torch, clocs
@@ -138,19 +137,19 @@ class FrameDataset(Dataset[dict[str, Tensor]]):
 
     @property
     def store(self) -> StoreReader:
-        """Store behind the frames."""
+        """Return the store behind the frames."""
         return self.frames.store
 
     @property
     def unit(self) -> str:
-        """Unit of the signals, before any normalisation: ``mV``, or ``adu`` where files give no gain.
+        """Return the unit of the signals before normalisation: ``mV``, or ``adu`` if files have no gain.
 
         Raises:
-            UnitError: If the store mixes units.
+            UnitError: The store mixes units.
         """
         units = {shard.unit for shard in self.store.manifest.shards}
         if len(units) != 1 or None in units:
-            raise UnitError("a store that mixes millivolt and raw steps (adu) cannot be trained on; make two of it")
+            raise UnitError("A store that mixes millivolt and raw steps (adu) cannot be used. Make two stores of it.")
         return str(units.pop())
 
     def __len__(self) -> int:
@@ -162,16 +161,16 @@ class FrameDataset(Dataset[dict[str, Tensor]]):
         return {name: values[0] for name, values in self.batch([number]).items()}
 
     def __getitems__(self, items: Sequence[int]) -> list[dict[str, Tensor]]:
-        """Return several items, made by one gather. ``DataLoader`` calls this and collates what it returns."""
+        """Return several items, made by one gather. ``DataLoader`` calls this method and collates the items."""
         batch = self.batch(items)
-        return [{name: values[at] for name, values in batch.items()} for at in range(len(items))]
+        return [{name: values[index] for name, values in batch.items()} for index in range(len(items))]
 
     def batch(self, items: Items, *, targets: bool = True) -> dict[str, Tensor]:
         """Make the batch of some items by one vectorised gather.
 
         Args:
-            items: Numbers of the items, (B,).
-            targets: Whether to look up the labels.
+            items: Indices of the items, (B,).
+            targets: Whether to include the labels.
 
         Returns:
             ``signal`` (B, V, C, S) float32, in the store's unit unless the policy normalises; ``lead_mask`` (B, C)
@@ -179,26 +178,41 @@ class FrameDataset(Dataset[dict[str, Tensor]]):
             ``record`` (B,) int64, the recording's number in the store; ``item`` (B,) int64; and, with ``targets``,
             ``target`` (B, K) bool.
         """
-        wanted = np.asarray(items, np.int64).reshape(-1)
-        signal = self.frames.views(wanted)
-        record = self.frames.recording_indices(wanted)
-        made = {
+        indices = np.asarray(items, np.int64).reshape(-1)
+        signal = self.frames.views(indices)
+        record = self.frames.recording_indices(indices)
+        batch = {
             "signal": torch.from_numpy(np.ascontiguousarray(signal)),
-            "lead_mask": torch.from_numpy(self.frames.lead_mask(wanted)),
+            "lead_mask": torch.from_numpy(self.frames.lead_mask(indices)),
             "patient": torch.from_numpy(self._patient_numbers[record]),
             "record": torch.from_numpy(record),
-            "item": torch.from_numpy(wanted),
+            "item": torch.from_numpy(indices),
         }
         if targets:
-            made["target"] = torch.from_numpy(self.frames.targets(wanted, record))
-        return made
+            batch["target"] = torch.from_numpy(self.frames.targets(indices, record))
+        return batch
 
     def patients(self, items: Items) -> Ints:
-        """Return the patient of each item, (B,), as in ``batch``."""
+        """Return the patient number of each item.
+
+        Args:
+            items: Indices of the items, (B,).
+
+        Returns:
+            Patient numbers (B,), as in :meth:`batch`.
+        """
         return self._patient_numbers[self.frames.recording_indices(items)]
 
     def locate(self, items: Items) -> tuple[Ints, Ints, npt.NDArray[np.str_]]:
-        """Return recording number, frame within the recording, and lead (empty with ``all_leads``) of each item."""
+        """Return recording, frame and lead of each item.
+
+        Args:
+            items: Indices of the items, (B,).
+
+        Returns:
+            Recording number in the store (B,), index of the frame within the recording (B,), and name of the lead
+            (B,), which is empty with ``all_leads``.
+        """
         return self.frames.locate(items)
 
     @functools.cached_property
@@ -210,12 +224,11 @@ class FrameDataset(Dataset[dict[str, Tensor]]):
 
 
 def patient_numbers(store: StoreReader) -> Ints:
-    """Return a number for the patient of every recording, (N,), that no other store shares.
+    """Return a number of each recording's patient (N,) that is unique over stores.
 
     The upper 31 bits are a hash of the store, the lower 32 the patient's number in it. So patients of one store never
-    collide and keep their order, on which sums of a loss depend in their last digits. The store is known by the content
-    of its oldest version: this stays when the store grows by a version, is moved or copied. The folder's path
-    or the newest version's hash would give a patient another number after a move or an ingest.
+    collide and keep their order, which the last digits of a loss depend on. The hash is that of the store's oldest
+    version, which stays the same if the store is moved, copied or extended.
     """
     oldest = read_manifest(store.folder, versions(store.folder)[0]).sha256
     upper = int(hashlib.sha256(oldest.encode()).hexdigest()[:8], 16) >> 1
@@ -225,9 +238,9 @@ def patient_numbers(store: StoreReader) -> Ints:
 def _records(
     store: Store, split: str | Split | None, part: str | None, records: npt.NDArray[np.bool_] | None
 ) -> npt.NDArray[np.bool_] | None:
-    """Recordings of a part of a split that are in a mask too; None: all."""
+    """Return a mask of the recordings of a part of a split that are also in a mask; None for all recordings."""
     if (split is None) != (part is None):
-        raise ConfigError("split= and part= belong together: split='default', part='train'")
+        raise ConfigError("Pass split= and part= together, such as split='default', part='train'")
     if split is None or part is None:
         return records
     chosen = (store.split(split) if isinstance(split, str) else split).mask(part)
@@ -235,7 +248,7 @@ def _records(
 
 
 def _policy_of(store: Store, given: dict[str, Any], all_leads: bool | None) -> tuple[FramePolicy, bool]:
-    """Return the policy that single options describe, and whether an item holds all leads."""
+    """Return the frame policy that the options describe, and whether an item holds all leads."""
     named = store.frame_policy("evaluation") if "evaluation" in store.manifest.dataset["frames"] else None
     renamed = {"views": "num_segments"}
     apart = ("leads", "seconds", "sampling_rate")

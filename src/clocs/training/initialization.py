@@ -1,4 +1,4 @@
-"""The method that a run starts from: built by the config's names, or described by a config where it is an object."""
+"""Initial method and encoder of a run, and the config of a method object."""
 
 from __future__ import annotations
 
@@ -33,35 +33,41 @@ def config_for_method(
     Args:
         method: A registered method.
         store: Folder of the store.
-        name: Name of the encoder, where its network is not registered.
+        name: Name of the encoder, if its network is not registered.
         settings: Other keys of the config.
 
     Raises:
-        ConfigError: The method has no name, or its encoder has none.
+        ConfigError: The method is not registered, or its encoder has no name.
     """
-    known = METHODS.name_of(type(method))
-    if known is None:
-        raise ConfigError(f"{type(method).__name__} has no name. Decorate the class: @clocs.methods.register('name')")
+    method_name = METHODS.name_of(type(method))
+    if method_name is None:
+        raise ConfigError(
+            f"{type(method).__name__} has no name. Decorate the class with @clocs.methods.register('name')."
+        )
     section = describe_encoder(method.encoder)
     if not is_registered(section):
         if name is None:
-            raise ConfigError("the encoder's network is not registered: pass name=, under which the run keeps it")
+            raise ConfigError("The encoder's network is not registered. Pass name= to name it in the run.")
         encoder = {"name": name, "registered": False, **section["options"]}
     else:
         encoder = {"name": section["name"], **without_frame_options(section["options"])}
-    given = {"method": {"name": known, **options_of(method, exclude=RUN_ARGUMENTS)}, "encoder": encoder, "store": store}
-    return resolve_config({**settings, **given})
+    sections = {
+        "method": {"name": method_name, **options_of(method, exclude=RUN_ARGUMENTS)},
+        "encoder": encoder,
+        "store": store,
+    }
+    return resolve_config({**settings, **sections})
 
 
 def build_initial_method(config: PretrainConfig, parts: tuple[TrainingStore, ...]) -> Method:
-    """Return the method that a run starts from, with its encoder."""
+    """Build the method that a run starts from, with its encoder."""
     encoder = build_initial_encoder(config, parts[0].policy)
     num_classes = len(parts[0].store.manifest.dataset["classes"]) if len(parts) == 1 else 0
     return build_method(config.method, encoder, num_classes)
 
 
 def build_initial_encoder(config: PretrainConfig, policy: FramePolicy) -> Encoder:
-    """Return the encoder that a run starts from."""
+    """Build the encoder that a run starts from: random weights, or those of ``init_from``."""
     torch.manual_seed(derived_seed(config.seed, "weights"))
     encoder = build_encoder(config.encoder["name"], config.encoder_options(policy.num_samples))
     if config.init_from is not None:
@@ -71,37 +77,39 @@ def build_initial_encoder(config: PretrainConfig, policy: FramePolicy) -> Encode
     return encoder
 
 
-def _refuse_other_encoder(config: PretrainConfig, policy: FramePolicy, given: dict[str, Any]) -> None:
-    """Weights fit one shape; what to write in the config to have it is said."""
-    kinds = given, {"name": config.encoder["name"], "options": config.encoder_options(policy.num_samples)}
-    # Parsed: an option that is newer than the encoder has its default there.
-    theirs, ours = ({"name": kind["name"], **parse_encoder(**kind)} for kind in kinds)
-    others = {key: value for key, value in theirs.items() if ours.get(key) != value}
-    if others:
-        places = {"num_samples": "frames.num_samples"}
-        told = " ".join(f"{places.get(key, f'encoder.{key}')}={value}" for key, value in others.items())
+def _refuse_other_encoder(config: PretrainConfig, policy: FramePolicy, section: dict[str, Any]) -> None:
+    """Refuse weights of an encoder with another name or other options."""
+    sections = section, {"name": config.encoder["name"], "options": config.encoder_options(policy.num_samples)}
+    # Parsing adds the defaults of options that are newer than the saved encoder.
+    saved, configured = ({"name": each["name"], **parse_encoder(**each)} for each in sections)
+    changes = {key: value for key, value in saved.items() if configured.get(key) != value}
+    if changes:
+        keys = {"num_samples": "frames.num_samples"}
+        overrides = " ".join(f"{keys.get(key, f'encoder.{key}')}={value}" for key, value in changes.items())
         raise ConfigError(
-            f"initial: {config.init_from} is another encoder than this run trains; to have it, add: {told}"
+            f"init_from: {config.init_from} differs from the encoder of this run. To use it, add: {overrides}"
         )
 
 
 def warn_about_input_mismatch(init_from: str, policy: FramePolicy, unit: str) -> None:
-    """At another rate or scale, weights fit as well, but what they know is lost."""
-    known = load_encoder_folder(find_encoder_folder(init_from))[1]["input"]
-    unknown_gain = known["normalization"] == "none" and (known.get("unit", "mV"), unit) == ("mV", "adu")
-    theirs = {
-        "sampling_rate": known["sampling_rate"],
-        "normalization": "typical" if unknown_gain else known["normalization"],
+    """Warn if the initial encoder was trained at another sampling rate or scale."""
+    saved = load_encoder_folder(find_encoder_folder(init_from))[1]["input"]
+    unknown_gain = saved["normalization"] == "none" and (saved.get("unit", "mV"), unit) == ("mV", "adu")
+    expected = {
+        "sampling_rate": saved["sampling_rate"],
+        "normalization": "typical" if unknown_gain else saved["normalization"],
     }
-    others = {key: value for key, value in theirs.items() if getattr(policy, key) != value}
-    if not others:
+    changes = {key: value for key, value in expected.items() if getattr(policy, key) != value}
+    if not changes:
         return
-    told, ours = (
-        ", ".join(f"{key} {'not stated' if of[key] is None else of[key]}" for key in others)
-        for of in (theirs, policy.model_dump())
+    trained, configured = (
+        ", ".join(f"{key} {'not stated' if values[key] is None else values[key]}" for key in changes)
+        for values in (expected, policy.model_dump())
     )
-    if others.get("sampling_rate") is not None and policy.num_source_samples is not None:
-        others["num_source_samples"] = "null"  # a policy has one or the other
-    keys = " ".join(f"frames.{key}={value}" for key, value in others.items() if value is not None)
-    advice = f"; to have them, add: {keys}" if keys else ""
-    warnings.warn(f"initial: {init_from} was trained on frames of {told}, this run has {ours}{advice}", stacklevel=2)
+    if changes.get("sampling_rate") is not None and policy.num_source_samples is not None:
+        changes["num_source_samples"] = "null"  # a policy has one or the other
+    overrides = " ".join(f"frames.{key}={value}" for key, value in changes.items() if value is not None)
+    advice = f". To use the same, add: {overrides}" if overrides else ""
+    warnings.warn(
+        f"init_from: {init_from} was trained on frames of {trained}, this run has {configured}{advice}", stacklevel=2
+    )

@@ -1,4 +1,4 @@
-"""Loggers that send a run's metrics to TensorBoard, MLflow or Weights & Biases. The run's folder always has them."""
+"""Loggers that send a run's metrics to TensorBoard, MLflow or Weights & Biases."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
 
 LoggerName = Literal["tensorboard", "mlflow", "wandb"]
 PROJECT = "clocs"
-"""The experiment in MLflow, the project in Weights & Biases."""
+"""Name of the experiment in MLflow and of the project in Weights & Biases."""
 WANDB_WITHOUT_LOGIN = ("offline", "dryrun", "disabled")
 """Values of ``WANDB_MODE`` that send nothing."""
 
 
 def build_logger(name: LoggerName, run: Run) -> Logger:
-    """Build a logger for Fabric. A resumed run continues in the same place.
+    """Build a logger for Fabric. A resumed run continues the same log.
 
     Args:
         name: The service that receives the metrics.
-        run: The run whose metrics are logged.
+        run: The run to log.
 
     Returns:
         A logger that contacts its service with the first metrics, so that ranks that log nothing never do.
 
     Raises:
         MissingExtraError: The service's package is not installed.
-        ConfigError: Weights & Biases is online, but nobody is logged in.
+        ConfigError: Weights & Biases is online, but there is no login.
     """
     match name:
         case "tensorboard":
@@ -54,7 +54,7 @@ def _tensorboard(run: Run) -> Logger:
 
 
 class MLflowLogger(Logger):
-    """Log to an MLflow run with the name of ours, in the experiment "clocs" at ``MLFLOW_TRACKING_URI``."""
+    """Logger to an MLflow run of the same name, in the experiment "clocs" at ``MLFLOW_TRACKING_URI``."""
 
     def __init__(self, run: Run) -> None:
         try:
@@ -66,19 +66,19 @@ class MLflowLogger(Logger):
 
     @property
     def name(self) -> str:
-        """The experiment."""
+        """Return the name of the experiment."""
         return PROJECT
 
     @property
     def version(self) -> str:
-        """The run's name."""
+        """Return the name of the run."""
         return self._run.name
 
     def _run_id(self) -> str:
-        """Return the id of the MLflow run with our name; create the run if there is none."""
+        """Return the id of the MLflow run; create the run if there is none."""
         if self._id is None:
-            known = self._client.get_experiment_by_name(self.name)
-            experiment = known.experiment_id if known else self._client.create_experiment(self.name)
+            existing = self._client.get_experiment_by_name(self.name)
+            experiment = existing.experiment_id if existing else self._client.create_experiment(self.name)
             found = self._client.search_runs([experiment], f"tags.clocs_run = '{self.version}'")
             made = found or [
                 self._client.create_run(experiment, run_name=self.version, tags={"clocs_run": self.version})
@@ -89,7 +89,7 @@ class MLflowLogger(Logger):
         return self._id
 
     def log_hyperparams(self, params: dict[str, Any], *args: Any, **kwargs: Any) -> None:  # type: ignore[override]
-        """Log the resolved config, one parameter a key."""
+        """Log the resolved config, with one parameter per key."""
         for key, value in params.items():
             self._client.log_param(self._run_id(), key, str(value)[:6000])
 
@@ -104,11 +104,11 @@ class MLflowLogger(Logger):
 
 
 class WandbLogger(Logger):
-    """Log to a Weights & Biases run with the name and id of ours, in the project "clocs".
+    """Logger to a Weights & Biases run of the same name and id, in the project "clocs".
 
     Config and metrics are sent; console output, source code and the state of a Git repository are not. Offline runs
-    (``WANDB_MODE=offline``) are written to the folder ``wandb`` of the run, or to ``WANDB_DIR``. A login is never
-    asked for.
+    (``WANDB_MODE=offline``) are written to the folder ``wandb`` of the run, or to ``WANDB_DIR``. There is never a
+    prompt for a login.
     """
 
     _open: dict[str, wandb.Run] = {}  # noqa: RUF012
@@ -121,7 +121,7 @@ class WandbLogger(Logger):
             raise MissingExtraError("wandb", "logger=wandb") from error
         self._run = run
         self._wandb_run: wandb.Run | None = None
-        # W&B reads its environment once a process; whoever sets the mode after an error expects it to count.
+        # W&B reads its environment once per process. Read the mode here, so that a change after an error has an effect.
         self._mode: Any = os.environ.get("WANDB_MODE") or wandb.setup().settings.mode
         if self._mode not in WANDB_WITHOUT_LOGIN and not wandb.login(prompt=False, verify=False):
             raise ConfigError(
@@ -131,17 +131,17 @@ class WandbLogger(Logger):
 
     @property
     def name(self) -> str:
-        """The project."""
+        """Return the name of the project."""
         return PROJECT
 
     @property
     def version(self) -> str:
-        """The run's name."""
+        """Return the name of the run."""
         return self._run.name
 
     @property
     def experiment(self) -> wandb.Run:
-        """The Weights & Biases run, started on first use."""
+        """Return the Weights & Biases run, which is started on first use."""
         if self._wandb_run is None:
             self._wandb_run = self._start()
         return self._wandb_run
@@ -158,7 +158,7 @@ class WandbLogger(Logger):
             name=self.version,
             mode=self._mode,
             resume="allow",
-            reinit="create_new",  # else metrics would go to a run that the process has open already
+            reinit="create_new",  # otherwise metrics would go to another open run of the process
             dir=os.environ.get("WANDB_DIR") or self._run.folder,
             config=self._run.config,
             settings=wandb.Settings(console="off", disable_code=True, disable_git=True, quiet=True),

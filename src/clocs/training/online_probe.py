@@ -16,7 +16,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class OnlineProbe:
-    """Measure how well a linear classifier separates the classes in an encoder's embeddings.
+    """Linear classifier that measures how well an encoder's embeddings separate the classes.
 
     The classifier is a ridge regression of every class on standardised embeddings, solved in closed form: it has no
     learning rate, no epochs and no random numbers. Its AUC follows that of a logistic regression closely enough to
@@ -82,10 +82,10 @@ def ridge_scores(train_embeddings: Embeddings, train_truth: Bools, embeddings: E
     Returns:
         (M, K) predictions.
     """
-    given, targets = np.asarray(train_embeddings, np.float64), np.asarray(train_truth, np.float64)
-    mean, scale = given.mean(axis=0), given.std(axis=0)
+    values, targets = np.asarray(train_embeddings, np.float64), np.asarray(train_truth, np.float64)
+    mean, scale = values.mean(axis=0), values.std(axis=0)
     scale[scale == 0] = 1.0
-    inputs, offset = (given - mean) / scale, targets.mean(axis=0)
+    inputs, offset = (values - mean) / scale, targets.mean(axis=0)
     penalty = strength * len(inputs) * np.eye(inputs.shape[1])
     weights = np.linalg.solve(inputs.T @ inputs + penalty, inputs.T @ (targets - offset))
     return np.asarray((np.asarray(embeddings, np.float64) - mean) / scale @ weights + offset, np.float64)
@@ -105,5 +105,5 @@ def _check(embeddings: Embeddings, truth: Bools) -> None:
 
 
 def _has_both(truth: Bools) -> Bools:
-    """(K,) whether a class has positives and negatives."""
+    """Return whether each class has positives and negatives, (K,)."""
     return np.asarray(truth.any(axis=0) & ~truth.all(axis=0))

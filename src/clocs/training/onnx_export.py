@@ -1,4 +1,4 @@
-"""The ONNX file of an encoder: written once the encoder is final, and only if it gives what torch gives."""
+"""Export of encoders to ONNX, with a comparison against torch."""
 
 from __future__ import annotations
 
@@ -26,36 +26,36 @@ from clocs.training.onnx_session import Floats, Mask, OnnxNetwork
 OPSET: Final = 18
 TOLERANCE: Final = 1e-5
 """Largest absolute difference from torch's embeddings."""
-CHECKED: Final = (1, 64)
+CHECKED_BATCH_SIZES: Final = (1, 64)
 """Sizes of the batches that are compared."""
 METADATA: Final = "clocs-encoder"
-"""Key of the file's metadata under which the config is."""
-LONGEST_REASON: Final = 300
-"""Characters of a failure that the config keeps."""
+"""Key of the file's metadata for the config."""
+MAX_REASON_LENGTH: Final = 300
+"""Characters of an error message that are stored in the config."""
 
 
 def finish_encoder(folder: Path, module: nn.Module | None = None) -> str:
     """Write the ONNX file of a saved encoder, and its hash into config.json.
 
-    The file takes ``signals`` (N, C, S) and, for C > 1, ``lead_mask`` (N, C); N is free. Its metadata hold the config
-    without the hash. Where the export fails, or embeddings differ from torch's by more than 1e-5, no file is written
-    and the config says why: then torch is needed to run the encoder.
+    The file takes ``signals`` (N, C, S) and, for C > 1, ``lead_mask`` (N, C), for any N. Its metadata hold the config
+    without the hash. If the export fails, or embeddings differ from torch's by more than 1e-5, no file is written, and
+    the config contains the reason. Such an encoder needs torch.
 
     Args:
-        folder: The encoder's folder, as ``save_encoder`` left it.
-        module: A module of the encoder's shape, needed where it is not registered. It is not changed.
+        folder: The encoder's folder, written by ``save_encoder``.
+        module: A module of the encoder's shape, if the encoder is not registered. It is not changed.
 
     Returns:
-        Why there is no file; empty where there is one.
+        The reason why there is no file; empty if there is one.
     """
     with _single_precision():
         network, about = load_encoder_folder(folder, copy.deepcopy(module))
         about = {key: value for key, value in about.items() if key not in (ONNX_HASH, ONNX_MISSING)}
         try:
             raw = export_onnx(network.float().cpu(), about)
-        except Exception as error:  # whatever an export raises: the trained weights are worth more than this file
-            why = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
-            about[ONNX_MISSING] = why[:LONGEST_REASON]
+        except Exception as error:  # a failed export must not lose the trained weights
+            reason = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
+            about[ONNX_MISSING] = reason[:MAX_REASON_LENGTH]
         else:
             about[ONNX_HASH] = write_bytes(folder / ONNX, raw)
     write_config(folder, about)
@@ -70,14 +70,14 @@ def export_onnx(module: nn.Module, about: dict[str, Any]) -> bytes:
         about: Its config, which becomes the file's metadata.
 
     Raises:
-        StoreError: Its embeddings differ from torch's.
+        StoreError: The embeddings differ from torch's.
     """
     channels, policy = in_channels(about), FramePolicy.model_validate(about["input"]["policy"])
     for part in module.modules():
         if isinstance(part, Encoder):
             part.prepare_export(policy.num_samples)
-    model = _translated(module, channels, policy.num_samples)
-    for node in model.graph.node:  # where each line of code was on this machine
+    model = _translate(module, channels, policy.num_samples)
+    for node in model.graph.node:  # paths of source files on this machine
         del node.metadata_props[:]
         node.doc_string = ""
     entry = model.metadata_props.add()
@@ -85,12 +85,12 @@ def export_onnx(module: nn.Module, about: dict[str, Any]) -> bytes:
     raw: bytes = model.SerializeToString(deterministic=True)
     difference = _difference(module, OnnxNetwork(raw), channels, policy)
     if not difference <= TOLERANCE:
-        raise StoreError(f"its embeddings differ from torch's by up to {difference:.3g}; {TOLERANCE:g} is allowed")
+        raise StoreError(f"The embeddings differ from torch's by up to {difference:.3g}, and {TOLERANCE:g} is allowed")
     return raw
 
 
-def _translated(module: nn.Module, channels: int, num_samples: int) -> Any:
-    """Return the network as an ONNX model."""
+def _translate(module: nn.Module, channels: int, num_samples: int) -> Any:
+    """Translate a network to an ONNX model."""
     import onnx  # noqa: F401
     from onnxscript import optimizer
 
@@ -117,18 +117,18 @@ def _translated(module: nn.Module, channels: int, num_samples: int) -> Any:
 
 @contextlib.contextmanager
 def _single_precision() -> Iterator[None]:
-    """Build networks of float32, whatever the precision of the run."""
-    usual = torch.get_default_dtype()
+    """Build networks in float32, also in a run of another precision."""
+    dtype = torch.get_default_dtype()
     torch.set_default_dtype(torch.float32)
     try:
         yield
     finally:
-        torch.set_default_dtype(usual)
+        torch.set_default_dtype(dtype)
 
 
 @contextlib.contextmanager
 def _quiet_torch() -> Iterator[None]:
-    """Without torch's warnings about its own parts and about packages that are not needed here."""
+    """Suppress torch's warnings about its own parts and about optional packages."""
     log = logging.getLogger("torch.onnx")
     level = log.level
     log.setLevel(logging.ERROR)
@@ -142,25 +142,24 @@ def _quiet_torch() -> Iterator[None]:
 
 def _difference(module: nn.Module, network: OnnxNetwork, channels: int, policy: FramePolicy) -> float:
     """Return the largest absolute difference from torch, over random frames in batches of several sizes."""
-    found = []
+    differences = []
     for signals, lead_mask in _random_frames(channels, policy):
-        given: list[Tensor] = [torch.from_numpy(signals)]
+        inputs: list[Tensor] = [torch.from_numpy(signals)]
         if channels > 1:
-            given.append(torch.from_numpy(lead_mask))
+            inputs.append(torch.from_numpy(lead_mask))
         with torch.inference_mode():
-            truth = module(*given).numpy()
-        found.append(float(np.abs(network(signals, lead_mask) - truth).max()))
-    return max(found)
+            truth = module(*inputs).numpy()
+        differences.append(float(np.abs(network(signals, lead_mask) - truth).max()))
+    return max(differences)
 
 
 def _random_frames(channels: int, policy: FramePolicy) -> Iterator[tuple[Floats, Mask]]:
     """Yield smooth walks of about 1 mV, normalised, and masks that leave at least the first lead.
 
-    White noise is no such test: unlike any ECG, it makes embeddings so large that torch itself is 1e-5 off the exact
-    values.
+    White noise would not do: it makes embeddings so large that torch itself is 1e-5 off the exact values.
     """
     random = np.random.default_rng(0)
-    for size in CHECKED:
+    for size in CHECKED_BATCH_SIZES:
         walk = np.cumsum(random.normal(size=(size, channels, policy.num_samples)), axis=-1)
         walk /= np.abs(walk).max(axis=-1, keepdims=True)
         lead_mask = random.random((size, channels)) < 0.75

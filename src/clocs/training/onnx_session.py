@@ -1,4 +1,4 @@
-"""Networks run by ONNX Runtime. Needs no torch."""
+"""Networks on ONNX Runtime, without torch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-# Before ONNX Runtime is loaded: else it reports about the machine, and keeps an id for it in the user's home.
+# Set before ONNX Runtime is imported. Otherwise it sends telemetry and stores a machine id in the user's home.
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 Floats = npt.NDArray[np.float32]
@@ -16,9 +16,9 @@ Mask = npt.NDArray[np.bool_]
 
 
 class OnnxNetwork:
-    """The network of an ONNX file: (N, C, S) frames and, for C > 1, their (N, C) lead mask to (N, E) embeddings.
+    """Network of an ONNX file, from frames (N, C, S) and, for C > 1, a lead mask (N, C) to embeddings (N, E).
 
-    A network does not pickle. Several threads may call it at once.
+    It cannot be pickled. Several threads may call it concurrently.
 
     Args:
         raw: The bytes of the file.
@@ -36,12 +36,12 @@ class OnnxNetwork:
             raw,
             options,
             providers=["CPUExecutionProvider"],
-            disabled_optimizers=["ConvBNFusion"],  # several times as far from torch, and hardly quicker
+            disabled_optimizers=["ConvBNFusion"],  # less precise, and hardly faster
         )
-        self._inputs = [given.name for given in self._session.get_inputs()]
+        self._inputs = [node.name for node in self._session.get_inputs()]
 
     def __call__(self, signals: Floats, lead_mask: Mask) -> Floats:
         """Return the embeddings (N, E) of frames (N, C, S)."""
-        given = {"signals": signals, "lead_mask": lead_mask}
-        found: Floats = self._session.run(None, {name: given[name] for name in self._inputs})[0]
-        return found
+        values = {"signals": signals, "lead_mask": lead_mask}
+        embeddings: Floats = self._session.run(None, {name: values[name] for name in self._inputs})[0]
+        return embeddings

@@ -1,4 +1,4 @@
-"""Make the next batch while the present one trains."""
+"""Preparation of the next batch while the current one trains."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ Made = TypeVar("Made")
 
 
 class Prefetcher(Generic[Made]):
-    """Calls ``make(number)`` for one number after the other, the next one in a thread while the caller works.
+    """Calls of ``make(number)`` for consecutive numbers, the next one in a thread while the caller works.
 
-    ``make`` depends on the number alone. One thread is enough: making a batch takes a tenth of training on it.
+    The result of ``make`` depends only on the number. One thread is enough, because making a batch takes a tenth of
+    the time of training on it.
 
     Args:
-        make: Makes what belongs to a number.
-        end: The first number that is not made.
+        make: Function of a number.
+        end: The first number that is not needed.
     """
 
     def __init__(self, make: Callable[[int], Made], end: int) -> None:
@@ -25,9 +26,9 @@ class Prefetcher(Generic[Made]):
         self._next: tuple[int, Future[Made]] | None = None
 
     def get(self, number: int) -> Made:
-        """Return what belongs to a number; an error in making it is raised here."""
-        begun, self._next = self._next, None
-        future = begun[1] if begun is not None and begun[0] == number else self._pool.submit(self._make, number)
+        """Return ``make(number)``. Errors of ``make`` are raised here."""
+        started, self._next = self._next, None
+        future = started[1] if started is not None and started[0] == number else self._pool.submit(self._make, number)
         made = future.result()
         if number + 1 < self._end:
             self._next = number + 1, self._pool.submit(self._make, number + 1)

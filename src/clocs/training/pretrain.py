@@ -1,4 +1,4 @@
-"""Pre-training: one function from a config to an encoder, on one core or many ranks."""
+"""Pre-training of encoders from a config or a method, on one rank or several."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ import torch
 from clocs.core.errors import ConfigError, EngineError, StoreError
 from clocs.core.files import lock_folder
 from clocs.encoders.encoder import describe_encoder, is_registered
-from clocs.methods import METHODS, Method
+from clocs.methods import Method
 from clocs.store.duplicates import Keys
 from clocs.store.reader import StoreLike
-from clocs.training.batches import DRAW_BLOCK
 from clocs.training.checkpoint import Checkpoint, newest_undamaged
 from clocs.training.config import PretrainConfig
+from clocs.training.config_checks import check_config, check_hardware
 from clocs.training.config_resolution import resolve_config
 from clocs.training.data import (
     TrainingData,
@@ -71,22 +71,31 @@ def pretrain(
     progress: Progress | None = None,
     **settings: Any,
 ) -> dict[str, Any]:
-    """Pre-train an encoder and return what the run found; a finished run is only looked up.
+    """Pre-train an encoder.
 
-    Killed, the same call continues from the newest undamaged checkpoint, bit for bit as if it had not been.
+    The result of a finished run is looked up. After an interruption, the same call continues from the newest undamaged
+    checkpoint, and all results are the same to the bit.
 
     Args:
-        config: A ready config's name (``cmsc-chapman``), a YAML file, a mapping; or a method built from an encoder,
-            which is then trained from the weights that it has.
-        overrides: ``key=value`` strings laid over the config. With a method: the store to train on, or its folder.
-        name: Name of the encoder of a method, where its network is not registered. To load it, pass the network again.
-        progress: Called after every step and epoch with what is known then.
-        settings: Keys of the config, with a method: ``max_epochs=20, batch_size=64, leads=("I", "II")``.
+        config: Name of a ready config (``cmsc-chapman``), a YAML file, or a mapping; see
+            :class:`clocs.training.config.PretrainConfig` for all keys. Or a method built from an encoder, which is
+            trained from its current weights.
+        overrides: Strings ``key=value`` that override keys of the config. With a method: the store to train on, or its
+            folder.
+        name: Name of the encoder of a method, if its network is not registered. Loading it needs the network again.
+        progress: Callback after every step and epoch, which takes a mapping of current metrics.
+        settings: Keys of the config for a method, such as ``max_epochs=20, batch_size=64, leads=("I", "II")``.
 
     Returns:
-        ``run`` and ``best``, the folders of the run and of its best encoder; ``max_epochs``, ``steps``, ``best_epoch``,
-        ``validation_loss``, ``frames_per_second``; and ``resumed_from``, the step of the checkpoint from which the
-        run continued, None where it began at its start.
+        ``run`` and ``best``, the folders of the run and of its best encoder; ``method``, ``epochs``, ``steps``,
+        ``best_epoch``, ``validation_loss``, ``frames_per_second``; ``already_finished``, whether the result was looked
+        up; and ``resumed_from``, the step of the checkpoint from which the run continued, or None.
+
+    Raises:
+        ConfigError: The config is invalid, or does not fit the store.
+        LeakError: Stores share recordings or patients.
+        IntegrityError: Files of the run or of the initial encoder are damaged.
+        StoreError: The run has lost its best encoder.
 
     Example:
         >>> import clocs
@@ -101,23 +110,22 @@ def pretrain(
     if isinstance(config, Method):
         method, options = config, config_for_method(config, Path(_folder(overrides)), name, settings)
     elif isinstance(overrides, str | os.PathLike) or name is not None or settings:
-        raise ConfigError("a store, name= and settings go with a method object; write key=value overrides of a config")
+        raise ConfigError("A store, name= and settings need a method object. Pass key=value overrides for a config.")
     else:
         values = config.model_dump(mode="json") if isinstance(config, PretrainConfig) and overrides else config
         method, options = None, values if isinstance(values, PretrainConfig) else resolve_config(values, overrides)
-    _refuse_accumulation(options)
-    _refuse_label_options(options)
+    check_config(options)
     parts = open_training_stores(options)
-    run = _named_run(options, parts, method)
-    done = run.result()
-    if done is None:
+    run = _open_run(options, parts, method)
+    result = run.result()
+    if result is None:
         torch.set_num_threads(options.num_threads)
-        done = _run(options, parts, run, method, progress)
-        _leave_group()
-        return {**done, "run": str(run.folder), "already_finished": False}
-    _refuse_lost_best(run)
-    moved = {"best": str(run.best), "run": str(run.folder)}  # since it was finished, perhaps
-    return {**done, **moved, "already_finished": True, "resumed_from": None}
+        result = _run(options, parts, run, method, progress)
+        _close_process_group()
+        return {**result, "run": str(run.folder), "already_finished": False}
+    _check_best_exists(run)
+    folders = {"best": str(run.best), "run": str(run.folder)}  # the run may have been moved
+    return {**result, **folders, "already_finished": True, "resumed_from": None}
 
 
 def _folder(store: Sequence[str] | StoreLike) -> StoreLike:
@@ -126,8 +134,8 @@ def _folder(store: Sequence[str] | StoreLike) -> StoreLike:
     raise ConfigError("pretrain(method, store): pass the store to train on, or its folder")
 
 
-def _named_run(config: PretrainConfig, parts: tuple[TrainingStore, ...], method: Method | None) -> Run:
-    """Return the run's folder, named by the changed values, the data and the given initial weights."""
+def _open_run(config: PretrainConfig, parts: tuple[TrainingStore, ...], method: Method | None) -> Run:
+    """Return the run, named by its changed values, its data and its initial weights."""
     initial = None if method is None else weights_hash(method)
     if config.init_from is not None:
         initial = str(load_encoder_folder(find_encoder_folder(config.init_from))[1]["weights_sha256"])
@@ -137,87 +145,68 @@ def _named_run(config: PretrainConfig, parts: tuple[TrainingStore, ...], method:
     return Run(config.runs, label, config.identity(), origin, described)
 
 
-def _leave_group() -> None:
-    """Close the ranks' connections. Left open, a rank may abort as it exits; closed while a distributed
-    model is alive, it may hang: so this comes after the run's objects are gone."""
+def _close_process_group() -> None:
+    """Close the connections between ranks, after the run's objects are gone.
+
+    With open connections a rank may abort at its exit. Closing them while a distributed model is alive may hang.
+    """
     if torch.distributed.is_initialized():
         gc.collect()
         torch.distributed.destroy_process_group()
-
-
-def _refuse_accumulation(config: PretrainConfig) -> None:
-    name = config.method["name"]
-    if config.accumulate_batches > 1 and METHODS.get(name).needs_global_batch:
-        raise ConfigError(
-            f"accumulate_batches={config.accumulate_batches}: {name} compares the instances of a batch with each "
-            "other, so a "
-            "sum over small batches is another loss, with fewer negatives. Use more ranks, or a smaller batch."
-        )
-
-
-def _refuse_label_options(config: PretrainConfig) -> None:
-    name = config.method["name"]
-    needs_labels = METHODS.get(name).needs_labels
-    if config.monitor == "auc" and not needs_labels:
-        raise ConfigError(f"monitor=auc: {name} uses no labels, so there is no AUC; use best_by=loss")
-    if config.label_fraction < 1 and not needs_labels:
-        raise ConfigError(f"label_fraction={config.label_fraction}: {name} uses no labels, so it would change nothing")
-    if config.label_fraction < 1 and config.label_unit == "frames" and config.instances_per_patient:
-        raise ConfigError("same_patient does not go with label_draw=frames; use label_draw=patients")
 
 
 def _run(
     config: PretrainConfig, parts: tuple[TrainingStore, ...], run: Run, method: Method | None, progress: Progress | None
 ) -> dict[str, Any]:
     fabric = _fabric(config, run)
-    with _alone(run):
-        start = from_rank_zero(lambda: _start(run))
-        usual = torch.get_default_dtype()
+    with _locked(run):
+        start = from_rank_zero(lambda: _choose_checkpoint(run))
+        dtype = torch.get_default_dtype()
         try:
             result = _train(config, parts, run, method, start, fabric, progress)
         finally:
-            torch.set_default_dtype(usual)
+            torch.set_default_dtype(dtype)
     return {**result, "resumed_from": None if start is None else start.step}
 
 
 @contextlib.contextmanager
-def _alone(run: Run) -> Iterator[None]:
-    """Hold the run's folder on rank 0, for all ranks; where another process does, all of them are refused."""
-    with contextlib.ExitStack() as held:
-        from_rank_zero(lambda: held.enter_context(lock_folder(run.folder)))
+def _locked(run: Run) -> Iterator[None]:
+    """Lock the run's folder on rank 0, for all ranks. If another process has locked it, all ranks raise an error."""
+    with contextlib.ExitStack() as stack:
+        from_rank_zero(lambda: stack.enter_context(lock_folder(run.folder)))
         yield
 
 
-def _start(run: Run) -> Checkpoint | None:
-    """Choose the checkpoint to continue from."""
+def _choose_checkpoint(run: Run) -> Checkpoint | None:
+    """Return the checkpoint to continue from; None for a new run."""
     chosen = newest_undamaged(run.checkpoints, run.metrics.path)
     if chosen is not None and chosen.state["best_epoch"] >= 0:
-        _refuse_lost_best(run)
+        _check_best_exists(run)
     return chosen
 
 
-def _say_start(run: Run, start: Checkpoint | None) -> None:
-    """Write down, and say, where a run that was begun before continues."""
+def _log_resume(run: Run, start: Checkpoint | None) -> None:
+    """Log the checkpoint from which a run continues, and warn about damaged ones."""
     if start is None:
         return
-    run.resumes.mend()
+    run.resumes.drop_damaged_lines()
     why = "the newest undamaged checkpoint" if start.damaged else "the newest checkpoint"
     run.resumes.append(step=start.step, checkpoint=start.tensors.stem, why=why, damaged=list(start.damaged))
     _LOGGER.info("run %s continues after step %d, %s", run.folder, start.step, why)
     if start.damaged:
         warnings.warn(
-            f"{'; '.join(start.damaged)}. The run continues after step {start.step} instead, from {start.tensors}",
+            f"{'; '.join(start.damaged)}. The run continues after step {start.step} instead, from {start.tensors}.",
             stacklevel=2,
         )
 
 
-def _refuse_lost_best(run: Run) -> None:
-    """An encoder that was found and deleted since comes back only by training again."""
-    lost = [name for name in REQUIRED if not (run.best / name).exists()]
-    if lost:
+def _check_best_exists(run: Run) -> None:
+    """Refuse a run that has lost its best encoder, which only training can restore."""
+    missing = [name for name in REQUIRED if not (run.best / name).exists()]
+    if missing:
         raise StoreError(
-            f"run {run.folder} had found an encoder, but {' and '.join(lost)} of {run.best} cannot be found. To train "
-            f"it again from its start, delete {run.folder}"
+            f"Run {run.folder} had an encoder, but {' and '.join(missing)} of {run.best} cannot be found. "
+            f"Delete {run.folder} to train it again from its start."
         )
 
 
@@ -225,7 +214,7 @@ def _train(
     config: PretrainConfig,
     parts: tuple[TrainingStore, ...],
     run: Run,
-    given: Method | None,
+    method: Method | None,
     start: Checkpoint | None,
     fabric: Fabric,
     progress: Progress | None,
@@ -233,12 +222,12 @@ def _train(
     if fabric.is_global_zero:
         warn_if_bfloat16_is_slow(config.precision, fabric.device)
         run.begin()
-        _say_start(run, start)
+        _log_resume(run, start)
     fabric.barrier()
-    seen = _seen(config, parts)
-    if config.precision == "64-true":  # else Fabric would hand a model's outputs on as float32
+    keys = _seen_keys(config, parts)
+    if config.precision == "64-true":  # otherwise Fabric would return a model's outputs as float32
         torch.set_default_dtype(torch.float64)
-    method = build_initial_method(config, parts) if given is None else given
+    method = build_initial_method(config, parts) if method is None else method
     data = build_training_data(config, method, parts)
     if config.init_from is not None and fabric.is_global_zero:
         warn_about_input_mismatch(config.init_from, parts[0].policy, data.train.unit)
@@ -246,12 +235,12 @@ def _train(
     try:
         about = _about(config, method, data, parts, run)
         if fabric.is_global_zero:
-            about["seen_sha256"] = save_seen_keys(run.best, seen)
+            about["seen_sha256"] = save_seen_keys(run.best, keys)
         state = loop.train(about, start, progress)
     except RuntimeError as error:
         if fabric.world_size > 1:
             raise EngineError(
-                f"rank {fabric.global_rank} of {fabric.world_size} stops: {str(error).splitlines()[0][:200]}. "
+                f"Rank {fabric.global_rank} of {fabric.world_size} stopped: {str(error).splitlines()[0][:200]}. "
                 "If another rank ended, the same command resumes the run from its last checkpoint."
             ) from error
         raise
@@ -274,22 +263,22 @@ def _train(
     return result
 
 
-def _seen(config: PretrainConfig, parts: tuple[TrainingStore, ...]) -> Keys:
-    """Of this run, and of what it started from."""
+def _seen_keys(config: PretrainConfig, parts: tuple[TrainingStore, ...]) -> Keys:
+    """Return the keys of the recordings that this run and its initial encoder have seen."""
     keys = seen_keys_of_stores(parts)[: None if config.max_epochs else 0]
     if config.init_from is None:
         return keys
     folder = find_encoder_folder(config.init_from)
     about = load_encoder_folder(folder)[1]
     if "seen_sha256" not in about and not was_trained_on_split(about, parts[0].store, parts[0].split):
-        raise ConfigError(f"initial: {folder} does not say which recordings it has seen; train it again")
+        raise ConfigError(f"init_from: {folder} does not list the recordings that it has seen. Train it again.")
     return extend_seen_keys(folder, about, [keys])
 
 
 def _about(
     config: PretrainConfig, method: Method, data: TrainingData, parts: tuple[TrainingStore, ...], run: Run
 ) -> dict[str, Any]:
-    """Everything needed to use the encoder, and where it comes from."""
+    """Return the config of the encoder: all that is needed to use it, and its origin."""
     policy = parts[0].policy
     return {
         "format": "clocs-encoder-2",
@@ -309,15 +298,8 @@ def _about(
 
 
 def _fabric(config: PretrainConfig, run: Run) -> Fabric:
-    ranks = config.devices * config.num_nodes
-    if ranks > 1 and config.batch_size % (ranks * DRAW_BLOCK):
-        raise ConfigError(
-            f"a batch of {config.batch_size} cannot be shared by {ranks} ranks: each needs a multiple of {DRAW_BLOCK} "
-            f"instances, so make it a multiple of {ranks * DRAW_BLOCK}"
-        )
-    if config.precision == "16-mixed" and not torch.cuda.is_available():
-        raise ConfigError("precision=16-mixed is for GPUs; a processor takes 32-true, or bf16-mixed where it has that")
-    from lightning_fabric import Fabric  # seconds: who trains waits for it, and nobody else
+    check_hardware(config)
+    from lightning_fabric import Fabric  # the import takes seconds, and only training needs it
 
     from clocs.training.loggers import build_logger
 
@@ -325,7 +307,7 @@ def _fabric(config: PretrainConfig, run: Run) -> Fabric:
         accelerator="auto" if torch.cuda.is_available() else "cpu",
         devices=config.devices,
         num_nodes=config.num_nodes,
-        strategy="ddp" if ranks > 1 else "auto",
+        strategy="ddp" if config.devices * config.num_nodes > 1 else "auto",
         precision=config.precision,
         loggers=[build_logger(name, run) for name in config.logger],
     )

@@ -1,4 +1,4 @@
-"""What training will see, as arrays to draw: the first batch of a config, and a frame under each augmentation."""
+"""Data of preview plots: the first batch of a config, and a frame under each augmentation."""
 
 from __future__ import annotations
 
@@ -33,51 +33,62 @@ from clocs.training.shipped import find_encoder_folder
 
 Ints = npt.NDArray[np.int64]
 
-CELLS = 32
-"""Instances of a similarity matrix that can still be read."""
-FRAME = FramePolicy(num_samples=2500, sampling_rate=500)
-"""5 s, the frame that the augmentations' defaults are made for."""
+MAX_CELLS = 32
+"""Largest number of instances of a readable similarity matrix."""
+FRAME_POLICY = FramePolicy(num_samples=2500, sampling_rate=500)
+"""Frames of 5 s, for which the defaults of the augmentations are made."""
 
 
 def preview_batch(
-    config: PretrainConfig, *, instances: int = 4, cells: int = CELLS, checkpoint: Path | None = None
+    config: PretrainConfig, *, instances: int = 4, cells: int = MAX_CELLS, checkpoint: Path | None = None
 ) -> tuple[Views, Similarity]:
-    """The batch of epoch 0, step 0: its first ``instances`` in mV, and how alike up to ``cells`` of it are.
+    """Return the views and the similarities of the first batch of training.
 
-    Embeddings are those the first step of training sees, dropout included; or, in eval mode, those of a
-    run's ``best`` folder.
+    Args:
+        config: Config of the run.
+        instances: Number of instances to draw.
+        cells: Largest number of instances in the similarity matrix.
+        checkpoint: Encoder for the embeddings, in eval mode. None for the initial encoder as the first training step
+            uses it, with dropout.
+
+    Returns:
+        Views in mV, and cosine similarities.
     """
     if not 1 <= instances <= config.batch_size:
-        raise ConfigError(f"instances may be 1 to the batch's {config.batch_size}, not {instances}")
-    whole = open_training_store(config)
+        raise ConfigError(f"instances must be 1 to {config.batch_size}, the batch size, not {instances}")
+    part = open_training_store(config)
     with torch.random.fork_rng(devices=[]):
-        method = build_initial_method(config, (whole,))
-    policy = whole.policy
-    shown_as = policy_for_views(policy, method)
-    data = build_training_data(config, method, (replace(whole, policy=shown_as),))
+        method = build_initial_method(config, (part,))
+    policy = part.policy
+    view_policy = policy_for_views(policy, method)
+    data = build_training_data(config, method, (replace(part, policy=view_policy),))
     batch = data.train.make(data.sampler.batch(0, 0), 0, "train", 0, 0)
     (dataset,) = data.train.datasets
-    shown = _views(method, dataset, batch["item"][:instances].numpy(), batch["views"][:instances, :, 0])
+    drawn = _views(method, dataset, batch["item"][:instances].numpy(), batch["views"][:instances, :, 0])
     views = batch["views"]
-    normalised = views if shown_as is policy else torch.from_numpy(policy.normalize(views.numpy()))
+    normalised = views if view_policy is policy else torch.from_numpy(policy.normalize(views.numpy()))
     embeddings, encoder = _embeddings(config, method.encoder, policy, normalised, checkpoint)
-    return shown, _similarity(embeddings, batch["patient"].numpy(), shown.names, cells, encoder)
+    return drawn, _similarity(embeddings, batch["patient"].numpy(), drawn.names, cells, encoder)
 
 
 def preview_augmentations(store: Store, record: str, *, lead: str | None = None, seed: int = 0) -> Views:
-    """Return a recording's first frame of 5 s at 500 Hz, as it is and under every augmentation that keeps its lead.
+    """Return a recording's first frame of 5 s at 500 Hz, unchanged and under every augmentation that keeps its lead.
 
-    Each is applied with probability 1. The lead is the first one unless named.
+    Args:
+        store: The store.
+        record: Id of the recording.
+        lead: Name of the lead; None for the first one.
+        seed: Seed of the augmentations, which are applied with probability 1.
     """
     mask = np.zeros(len(store), bool)
     mask[store.index_of(record)] = True
     recording = store.recording(record)
     lead = None if lead is None else canonical_lead(lead)
     if lead is not None and lead not in recording.leads:
-        raise ConfigError(f"record '{record}' has no lead '{lead}'; it has {', '.join(recording.leads)}")
-    frames = Frames(store, FRAME.model_copy(update={"leads": (lead,) if lead else ()}), records=mask)
+        raise ConfigError(f"Record '{record}' has no lead '{lead}'. It has {', '.join(recording.leads)}.")
+    frames = Frames(store, FRAME_POLICY.model_copy(update={"leads": (lead,) if lead else ()}), records=mask)
     if not len(frames):
-        raise ConfigError(f"record '{record}' has no whole frame of 5 s; name another record or lead")
+        raise ConfigError(f"Record '{record}' has no whole frame of 5 s. Choose another record or lead.")
     plain = torch.from_numpy(frames.gather([0])[0])
     names = [name for name in AUGMENTATIONS.names() if not AUGMENTATIONS.get(name).drops_leads]
     steps = parse_augmentations([{"name": name, "probability": 1.0} for name in names])
@@ -87,7 +98,7 @@ def preview_augmentations(store: Store, record: str, *, lead: str | None = None,
     return Views(
         values=values,
         original=np.broadcast_to(plain.numpy()[:, None], values.shape),
-        sampling_rates=np.array([FRAME.sampling_rate]),
+        sampling_rates=np.array([FRAME_POLICY.sampling_rate]),
         offsets=np.zeros(len(made), np.int64),
         names=("original", *names),
         instances=(f"record {record}, lead {frames.locate([0])[2][0]}",),
@@ -96,9 +107,9 @@ def preview_augmentations(store: Store, record: str, *, lead: str | None = None,
 
 
 def _views(method: Method, dataset: FrameDataset, items: Ints, values: Tensor) -> Views:
-    """Views with their names, and what they were before; of several channels, the first."""
+    """Return views (first channel) with their names, and the signals before augmentation."""
     plain = _unaugmented(method, dataset.batch(items, targets=False)["signal"])
-    named = _named(method, dataset, values.shape[1], 0 if plain is None else plain.shape[1])
+    labels = _view_labels(method, dataset, values.shape[1], 0 if plain is None else plain.shape[1])
     numbers, _, leads = dataset.locate(items)
     recordings = [dataset.store.recording(int(number)) for number in numbers]
     fits = plain is not None and plain.shape[1] in (1, values.shape[1])
@@ -106,8 +117,8 @@ def _views(method: Method, dataset: FrameDataset, items: Ints, values: Tensor) -
         values=values.numpy(),
         original=plain.expand_as(values).numpy() if plain is not None and fits else None,
         sampling_rates=np.array([_rate(dataset.policy, item.sampling_rate, item.num_samples) for item in recordings]),
-        offsets=np.array([offset for _, offset in named], np.int64),
-        names=tuple(name for name, _ in named),
+        offsets=np.array([offset for _, offset in labels], np.int64),
+        names=tuple(name for name, _ in labels),
         instances=tuple(
             f"record {item.record_id}" + (f", lead {lead}" if lead else "") + f", patient {item.patient_id}"
             for item, lead in zip(recordings, leads, strict=True)
@@ -117,7 +128,7 @@ def _views(method: Method, dataset: FrameDataset, items: Ints, values: Tensor) -
 
 
 def _unaugmented(method: Method, signals: Tensor) -> Tensor | None:
-    """The first channel of the views without augmentations; None where there are none, or views are drawn as well."""
+    """Return the first channel of the views without augmentations; None without augmentations or for random views."""
     if not method.augmentations:
         return None
     bare = copy.copy(method)
@@ -125,8 +136,8 @@ def _unaugmented(method: Method, signals: Tensor) -> Tensor | None:
     return None if bare.is_stochastic else bare.views(signals, torch.Generator())[:, :, 0]
 
 
-def _named(method: Method, dataset: FrameDataset, views: int, plain: int) -> list[tuple[str, int]]:
-    """Name and offset in samples of each view: what was cut, how often it was copied, what was done to it."""
+def _view_labels(method: Method, dataset: FrameDataset, views: int, plain: int) -> list[tuple[str, int]]:
+    """Return name and offset in samples of each view. The name lists segment, lead, copy and augmentations."""
     policy = dataset.policy
     cut = [
         (f"segment {at + 1}" if policy.num_segments > 1 else "", at * policy.num_samples)
@@ -146,45 +157,45 @@ def _named(method: Method, dataset: FrameDataset, views: int, plain: int) -> lis
 
 
 def _rate(policy: FramePolicy, sampling_rate: float, num_samples: int) -> float:
-    """Samples of a view per second of the recording; the paper's policies stretch some."""
+    """Return the samples of a view per second of the recording, which the paper's policies may stretch."""
     return (
         sampling_rate * policy.num_segments * policy.num_samples / (policy.window_length(sampling_rate) or num_samples)
     )
 
 
 def _embeddings(
-    config: PretrainConfig, fresh: nn.Module, policy: FramePolicy, views: Tensor, checkpoint: Path | None
+    config: PretrainConfig, initial: nn.Module, policy: FramePolicy, views: Tensor, checkpoint: Path | None
 ) -> tuple[Tensor, str]:
-    """(B, V, E), and which encoder made them. torch's own generator is left as it was."""
+    """Return embeddings (B, V, E) and the name of their encoder. Torch's generator does not change."""
     if checkpoint is not None:
         encoder, about = load_encoder_folder(find_encoder_folder(checkpoint))
         _refuse_other_input(about["input"], policy)
-        return _encoded(encoder, views), f"encoder of epoch {about['epoch']}"
+        return _encode(encoder, views), f"encoder of epoch {about['epoch']}"
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derived_seed(config.seed, "step", 0, 0))  # the dropout of rank 0
-        return _encoded(fresh.train(), views), "fresh encoder"
+        return _encode(initial.train(), views), "fresh encoder"
 
 
 @torch.no_grad()
-def _encoded(encoder: nn.Module, views: Tensor) -> Tensor:
+def _encode(encoder: nn.Module, views: Tensor) -> Tensor:
     return encode_views(encoder, views)
 
 
-def _refuse_other_input(wanted: dict[str, object], policy: FramePolicy) -> None:
-    given = policy.model_dump(mode="json")
-    wrong = [
-        f"{key} {wanted[key]}, not {given[key]}"
+def _refuse_other_input(expected: dict[str, object], policy: FramePolicy) -> None:
+    configured = policy.model_dump(mode="json")
+    differences = [
+        f"{key} {expected[key]}, not {configured[key]}"
         for key in ("num_samples", "sampling_rate", "normalization")
-        if wanted[key] != given[key]
+        if expected[key] != configured[key]
     ]
-    if wrong:
-        raise ConfigError(f"this encoder takes {'; '.join(wrong)}. Name the config it was trained with.")
+    if differences:
+        raise ConfigError(f"This encoder takes {'; '.join(differences)}. Pass the config that it was trained with.")
 
 
 def _similarity(embeddings: Tensor, patients: Ints, names: tuple[str, ...], cells: int, encoder: str) -> Similarity:
-    """Between the first two views (the first and itself where there is but one), patients side by side."""
+    """Return similarities between the first two views, or within a single view, grouped by patient."""
     first, second = 0, min(1, embeddings.shape[1] - 1)
-    chosen = _side_by_side(patients)[:cells]
+    chosen = _group_by_patient(patients)[:cells]
     unit = normalize(embeddings[torch.from_numpy(chosen)].double(), dim=-1)
     part = f"{len(chosen)} of the batch's {len(patients)} instances, repeated patients first"
     return Similarity(
@@ -195,7 +206,7 @@ def _similarity(embeddings: Tensor, patients: Ints, names: tuple[str, ...], cell
     )
 
 
-def _side_by_side(patients: Ints) -> Ints:
-    """An order in which a patient's instances stand together, patients with the most of them first."""
+def _group_by_patient(patients: Ints) -> Ints:
+    """Return an order that groups the instances of each patient, those with the most instances first."""
     _, first, inverse, counts = np.unique(patients, return_index=True, return_inverse=True, return_counts=True)
     return np.lexsort((first[inverse], -counts[inverse]))

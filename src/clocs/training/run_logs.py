@@ -1,6 +1,6 @@
-"""The logs of a run: JSON lines, appended as it goes, that a hash covers.
+"""Logs of a run: files of JSON lines, verified by hashes.
 
-A checkpoint states how many lines belong to it, and a finished run how many there are, each with bytes and SHA-256.
+A checkpoint stores a digest of the lines up to it, and a finished run a digest of all lines.
 """
 
 from __future__ import annotations
@@ -13,51 +13,52 @@ from typing import Any
 from clocs.core.errors import IntegrityError
 from clocs.core.files import append_bytes, sync_file, truncate_file, write_bytes
 
-Stated = dict[str, Any]
-"""Lines, bytes and SHA-256 of the first part of a log, or of all of it."""
+LogDigest = dict[str, Any]
+"""Digest of the first part of a log: number of ``lines``, number of ``bytes`` and ``sha256``."""
 Line = dict[str, Any]
+"""Values of one line of a log."""
 
 
 class RunLog:
-    """A file of JSON lines that one process appends to."""
+    """File of JSON lines that one process appends to."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._adopt(b"")
+        self._reset(b"")
 
     def append(self, **values: Any) -> None:
-        """Write one line; it outlasts a power loss only after :meth:`sync`."""
+        """Append one line. It survives a power loss only after :meth:`sync`."""
         line = json.dumps(values).encode() + b"\n"
         append_bytes(self.path, line)
         self._count(line)
 
-    def sync(self) -> Stated:
-        """Force all lines to the disk and state them."""
+    def sync(self) -> LogDigest:
+        """Write all lines to the disk and return their digest."""
         if self._bytes:
             sync_file(self.path)
         return {"lines": self._lines, "bytes": self._bytes, "sha256": self._digest.hexdigest()}
 
-    def cut(self, stated: Stated | None) -> None:
-        """Drop the lines after those that are stated; None drops all. They will be written again.
+    def truncate(self, digest: LogDigest | None) -> None:
+        """Drop the lines after those of a digest; None drops all lines.
 
         Raises:
-            IntegrityError: The stated lines are damaged.
+            IntegrityError: The lines of the digest are damaged.
         """
-        kept = checked_part(self.path, stated) if stated else b""
+        kept = read_checked_part(self.path, digest) if digest else b""
         if self.path.exists():
             truncate_file(self.path, len(kept))
-        self._adopt(kept)
+        self._reset(kept)
 
-    def mend(self) -> None:
-        """Drop lines that a kill, a full disk or a power loss has torn."""
+    def drop_damaged_lines(self) -> None:
+        """Drop lines that are incomplete after a kill, a full disk or a power loss."""
         raw = self.path.read_bytes() if self.path.exists() else b""
-        kept = b"".join(line + b"\n" for line in raw.split(b"\n")[:-1] if _values(line) is not None)
+        kept = b"".join(line + b"\n" for line in raw.split(b"\n")[:-1] if _parse_line(line) is not None)
         if kept != raw:
             write_bytes(self.path, kept)
-        self._adopt(kept)
+        self._reset(kept)
 
-    def _adopt(self, content: bytes) -> None:
-        """Take the present content as what was appended so far."""
+    def _reset(self, content: bytes) -> None:
+        """Restart the digest with the current content of the file."""
         self._lines = self._bytes = 0
         self._digest = hashlib.sha256()
         self._count(content)
@@ -68,57 +69,65 @@ class RunLog:
         self._digest.update(content)
 
 
-def checked_part(path: Path, stated: Stated) -> bytes:
-    """Return the stated first part of a log, checked by its hash."""
-    if not stated["bytes"]:
+def read_checked_part(path: Path, digest: LogDigest) -> bytes:
+    """Return the part of a log that a digest describes.
+
+    Raises:
+        IntegrityError: The part is missing or has changed.
+    """
+    if not digest["bytes"]:
         return b""
     try:
         with open(path, "rb") as file:
-            part = file.read(stated["bytes"])
+            part = file.read(digest["bytes"])
     except OSError as error:
         raise IntegrityError(f"{path}: cannot be read: {error.strerror}") from error
-    if len(part) < stated["bytes"]:
-        raise IntegrityError(f"{path}: {len(part)} bytes, of which {stated['bytes']} were written")
-    if hashlib.sha256(part).hexdigest() != stated["sha256"]:
-        raise IntegrityError(f"{path}: its first {stated['lines']} lines differ from their hash")
+    if len(part) < digest["bytes"]:
+        raise IntegrityError(f"{path}: has {len(part)} bytes, but {digest['bytes']} were written")
+    if hashlib.sha256(part).hexdigest() != digest["sha256"]:
+        raise IntegrityError(f"{path}: its first {digest['lines']} lines differ from their hash")
     return part
 
 
-def checked_log(path: Path, stated: Stated | None) -> bytes:
-    """Return all of a log, checked where its hash is stated; empty where there is no log."""
-    if stated is None:
+def read_log(path: Path, digest: LogDigest | None) -> bytes:
+    """Return a whole log, verified if there is a digest; empty if there is no log.
+
+    Raises:
+        IntegrityError: The log differs from the digest.
+    """
+    if digest is None:
         return path.read_bytes() if path.exists() else b""
-    part = checked_part(path, stated)
+    part = read_checked_part(path, digest)
     if path.stat().st_size != len(part):
-        raise IntegrityError(f"{path}: {path.stat().st_size} bytes, of which {len(part)} were written")
+        raise IntegrityError(f"{path}: has {path.stat().st_size} bytes, but {len(part)} were written")
     return part
 
 
-def whole_lines(raw: bytes) -> list[Line]:
-    """Return the lines that are whole, leaving out those that a kill or a full disk has torn."""
-    return [values for values in _parsed(raw) if values is not None]
+def parse_intact_lines(raw: bytes) -> list[Line]:
+    """Return the intact lines of a log, without those that a kill or a full disk has damaged."""
+    return [values for values in _parse(raw) if values is not None]
 
 
-def every_line(raw: bytes, path: Path) -> list[Line]:
-    """Return all lines; without one, curves would have a gap that nobody sees.
+def parse_all_lines(raw: bytes, path: Path) -> list[Line]:
+    """Return all lines of a log. A skipped line would leave an unnoticed gap in curves.
 
     Raises:
         IntegrityError: A line is damaged.
     """
-    found = []
-    for number, values in enumerate(_parsed(raw), 1):
+    lines = []
+    for number, values in enumerate(_parse(raw), 1):
         if values is None:
             raise IntegrityError(f"{path}: line {number} cannot be read; its bytes have changed")
-        found.append(values)
-    return found
+        lines.append(values)
+    return lines
 
 
-def _parsed(raw: bytes) -> list[Line | None]:
-    """Parse each line, None where it is damaged. The last one may still be being written: it is left out."""
-    return [_values(line) for line in raw.split(b"\n")[:-1]]
+def _parse(raw: bytes) -> list[Line | None]:
+    """Parse each line; None for a damaged one. An unfinished last line is left out."""
+    return [_parse_line(line) for line in raw.split(b"\n")[:-1]]
 
 
-def _values(line: bytes) -> Line | None:
+def _parse_line(line: bytes) -> Line | None:
     try:
         values = json.loads(line)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""A run: a folder named by what goes into it, so that a finished one is never repeated."""
+"""Folder of a run, named by a hash of its inputs, so that a finished run is not repeated."""
 
 from __future__ import annotations
 
@@ -13,27 +13,25 @@ from typing import Any
 from clocs.core.errors import IntegrityError
 from clocs.core.files import seal, unseal, write_bytes
 from clocs.core.run_identity import SCHEMA, identity_name
-from clocs.training.run_logs import Line, RunLog, Stated, checked_log, every_line, whole_lines
+from clocs.training.run_logs import Line, LogDigest, RunLog, parse_all_lines, parse_intact_lines, read_log
 
 _LOGGER = logging.getLogger(__name__)
 CONFIG, ENVIRONMENT, RESULT = "config.json", "environment.json", "result.json"
 METRICS, TIMING, RESUMES = "metrics.jsonl", "timing.jsonl", "resumes.jsonl"
 PACKAGES = ("clocs", "lightning-fabric", "numpy", "pyarrow", "safetensors", "torch")
 _LOGS = "logs"
-"""Of a result: what it states of the run's logs."""
+"""Key of a result for the digests of the run's logs."""
 
 
 class Run:
-    """The folder of one run.
+    """Folder of one run. Its name is a label and a hash of schema number, values and origin.
 
     Args:
-        runs: The folder of all runs.
-        label: How the run's name begins.
+        runs: Folder of all runs.
+        label: First part of the run's name.
         values: Values that differ from the defaults, as JSON.
-        origin: Hashes of the inputs: store, split, frame policy, given initial weights.
-        config: All values, defaults spelled out, for readers of the run's folder.
-
-    The rest of the name is a hash of schema number, values and origin.
+        origin: Hashes of the inputs: store, split, frame policy, initial weights.
+        config: All values with defaults, which are written to the folder.
     """
 
     def __init__(
@@ -50,73 +48,81 @@ class Run:
         self.checkpoints = self.folder / "checkpoints"
         self.best = self.folder / "best"
         self.metrics = RunLog(self.folder / METRICS)
-        """Values that depend on the run alone, never on the clock: a line a step and a line an epoch."""
+        """Log of reproducible values, with one line per step and one per epoch."""
         self.timing = RunLog(self.folder / TIMING)
-        """What the clock said."""
+        """Log of measured times."""
         self.resumes = RunLog(self.folder / RESUMES)
-        """A line for each time that the run was continued: from which checkpoint, and why from that one."""
+        """Log of resumes: the checkpoint each time, and why it was chosen."""
 
     def begin(self) -> None:
-        """Write down what the run is and where it runs."""
+        """Write the config and the environment of the run."""
         _LOGGER.info("run folder: %s", self.folder)
         write_bytes(self.folder / CONFIG, seal(self.config))
         write_bytes(self.folder / ENVIRONMENT, seal(environment()))
 
     def result(self) -> dict[str, Any] | None:
-        """Return what a finished run found; None while it is not finished."""
+        """Return the result of a finished run; None if it is not finished."""
         body = _result(self.folder)
         return None if body is None else {key: value for key, value in body.items() if key != _LOGS}
 
     def finish(self, result: Mapping[str, Any]) -> None:
-        """Declare the run finished; the result states the logs, which are checked by that when they are read."""
+        """Write the result, with digests of the logs, which marks the run as finished."""
         logs = {log.path.name: log.sync() for log in (self.metrics, self.timing) if log.path.exists()}
         write_bytes(self.folder / RESULT, seal({**result, _LOGS: logs}))
 
-    def rewind(self, metrics: Stated | None) -> None:
-        """Go back to the metrics that a checkpoint states, None for the start; later ones will be written again."""
-        self.metrics.cut(metrics)
-        self.timing.mend()
+    def rewind(self, metrics: LogDigest | None) -> None:
+        """Drop the metrics after those of a checkpoint; None drops all metrics."""
+        self.metrics.truncate(metrics)
+        self.timing.drop_damaged_lines()
 
     def speed(self) -> float:
-        """Return the views trained on per second, over all that the clock saw of this run."""
-        lines = whole_lines(checked_log(self.timing.path, None))
+        """Return the number of views trained on per second, over all measured times of this run."""
+        lines = parse_intact_lines(read_log(self.timing.path, None))
         spent = sum(line["seconds"] for line in lines)
         return float(sum(line["frames"] for line in lines) / spent) if spent else 0.0
 
 
 def environment() -> dict[str, Any]:
-    """Return where a run runs: machine and versions."""
+    """Return machine and versions of the current environment."""
     about = {"python": platform.python_version(), "platform": platform.platform(), "cpus": os.cpu_count()}
     return {**about, "packages": {name: version(name) for name in PACKAGES}}
 
 
 def read_config(run: Path) -> dict[str, Any]:
-    """Return what a run is, as its folder says; changed bytes are refused."""
+    """Return the config in a run's folder.
+
+    Raises:
+        IntegrityError: The file has changed.
+    """
     return unseal((run / CONFIG).read_bytes(), str(run / CONFIG))
 
 
 def read_environment(run: Path) -> dict[str, Any]:
-    """Return where a run ran, as its folder says; changed bytes are refused."""
+    """Return the environment in a run's folder.
+
+    Raises:
+        IntegrityError: The file has changed.
+    """
     return unseal((run / ENVIRONMENT).read_bytes(), str(run / ENVIRONMENT))
 
 
 def finished_epochs(run: Path) -> list[Line]:
-    """Return what the metrics in a run's folder say of each epoch."""
-    return [line for line in every_line(_log(run, METRICS), run / METRICS) if "validation_loss" in line]
+    """Return the metrics of each finished epoch from a run's folder."""
+    return [line for line in parse_all_lines(_log(run, METRICS), run / METRICS) if "validation_loss" in line]
 
 
 def timings(run: Path) -> list[Line]:
-    """Return what the clock said of a run."""
-    return whole_lines(_log(run, TIMING))
+    """Return the measured times from a run's folder."""
+    return parse_intact_lines(_log(run, TIMING))
 
 
 def _log(run: Path, name: str) -> bytes:
-    """Read a log, checked by the result's hash once the run is finished."""
-    stated = (_result(run) or {}).get(_LOGS, {}).get(name)
+    """Read a log, which is verified if the run is finished."""
+    digest = (_result(run) or {}).get(_LOGS, {}).get(name)
     try:
-        return checked_log(run / name, stated)
+        return read_log(run / name, digest)
     except IntegrityError as error:
-        advice = f"Restore it from a copy, or delete {run}, and the same command trains the run again from its start"
+        advice = f"Restore it from a copy, or delete {run} to train the run again from its start."
         raise IntegrityError(f"{error}. {advice}") from error
 
 
@@ -127,4 +133,4 @@ def _result(run: Path) -> dict[str, Any] | None:
     try:
         return unseal(path.read_bytes(), str(path))
     except IntegrityError as error:
-        raise IntegrityError(f"{error}. Delete this file, and the same command finishes the run again") from error
+        raise IntegrityError(f"{error}. Delete this file, so that the same command finishes the run again.") from error

@@ -1,4 +1,4 @@
-"""Where an encoder lies: one that comes with the package, or a folder of the user's."""
+"""Folders of encoders: those shipped with the package, and those of the user."""
 
 from __future__ import annotations
 
@@ -10,16 +10,24 @@ from pathlib import Path
 from clocs.core.errors import ConfigError
 
 DEFAULT_ENCODER = "clocs-small"
+"""Name of the shipped encoder that is used by default."""
 
 
 def shipped_encoders() -> dict[str, Path]:
-    """Folders of the encoders that come with the package, by name."""
+    """Return the folders of the encoders that are shipped with the package, by name."""
     models = Path(str(resources.files("clocs") / "models"))
     return {path.parent.name: path.parent for path in sorted(models.glob("*/config.json"))}
 
 
 def find_encoder_folder(name_or_folder: str | os.PathLike[str]) -> Path:
-    """The folder of a shipped encoder's name, of a run (its ``best``), or the folder itself."""
+    """Return the folder of an encoder.
+
+    Args:
+        name_or_folder: Name of a shipped encoder, folder of an encoder, or folder of a run, for its best encoder.
+
+    Raises:
+        ConfigError: There is no such encoder.
+    """
     name, shipped = os.fspath(name_or_folder), shipped_encoders()
     if name in shipped:
         return shipped[name]
@@ -30,5 +38,5 @@ def find_encoder_folder(name_or_folder: str | os.PathLike[str]) -> Path:
         return folder
     near = get_close_matches(name, shipped, n=1)
     hint = f" Did you mean '{near[0]}'?" if near else ""
-    known = ", ".join(shipped) or "none does"
-    raise ConfigError(f"'{name}' is neither a folder nor an encoder that comes with clocs ({known}).{hint}")
+    known = ", ".join(shipped) or "none"
+    raise ConfigError(f"'{name}' is neither a folder nor a shipped encoder ({known}).{hint}")

@@ -59,7 +59,7 @@ def test_few_patients_are_examples_by_their_own_names(originals: Path, tmp_path:
 def test_missing_agreement_has_a_reason(judged_store: Store, tmp_path: Path) -> None:
     """No classes, or nobody who has one; both stores are full of labels."""
     options = {"num_records": 40, "leads": 1}
-    for classes, said in (({}, "names no classes"), ({"X": ("nobody's",)}, "no patient has a label of the classes X")):
+    for classes, said in (({}, "has no classes"), ({"X": ("nobody's",)}, "no patient has a label of the classes X")):
         dataset = replace(clocs.DATASETS.get("synthetic"), classes=classes)
         store = clocs.ingest(dataset, None, tmp_path / f"{len(classes)}", options=options)
         assert store.recording(0).labels

@@ -17,12 +17,12 @@ from torch import Tensor
 
 import clocs
 from clocs.losses import PatientNCELoss
-from clocs.methods.method import parse_method
 from clocs.training.config_resolution import resolve_config
 from clocs.training.data import build_training_data, open_training_stores
-from clocs.training.initialization import build_initial_encoder
-from clocs.training.loop import Loop, State
+from clocs.training.initialization import build_initial_encoder, build_initial_method
+from clocs.training.loop import Loop
 from clocs.training.runs import Run
+from clocs.training.state import TrainingState
 
 BATCH, STEPS, ROUNDS = 256, 20, 11
 SIZES = (256, 512, 1024, 2048, 4096, 8192, 16384)
@@ -36,11 +36,11 @@ def training_speed() -> None:
         loop = chapman_loop(folder)
         items = [loop.data.sampler.batch(0, step) for step in range(STEPS)]
         batches = [loop.data.train.make(part, 0, "bench", step) for step, part in enumerate(items)]
-        names = [[f"patient {number}" for number in batch.patients.tolist()] for batch in batches]
+        names = [[f"patient {number}" for number in batch["patient"].tolist()] for batch in batches]
         ways = {
             "clocs": run_steps(loop),
-            "bare": _bare([(batch.views, batch.patients) for batch in batches], loop),
-            "naive": _naive([batch.views for batch in batches], names),
+            "bare": _bare([(batch["views"], batch["patient"]) for batch in batches], loop),
+            "naive": _naive([batch["views"] for batch in batches], names),
         }
         for way in ways.values():
             way()
@@ -60,21 +60,20 @@ def chapman_loop(folder: Path) -> Loop:
     store = clocs.ingest("chapman", DATA / "chapman.zip", folder / "store", workers=2)
     clocs.split(store)
     config = resolve_config("cmsc-chapman", [f"store={folder / 'store'}", f"max_steps={STEPS}"])
-    method = parse_method(config.method)
-    parts = open_training_stores(config, method)
+    parts = open_training_stores(config)
+    method = build_initial_method(config, parts)
     data = build_training_data(config, method, parts)
-    model = method.model(build_initial_encoder(config, parts[0].policy), config.encoder["embedding_dim"], 0)
-    run = Run(folder / "runs", "bench", {})
+    run = Run(folder / "runs", "bench", {}, {})
     run.begin()
     fabric = Fabric(accelerator="cpu", devices=1)
-    return Loop(config, method, model, data, run, fabric)
+    return Loop(config, method, data, run, fabric)
 
 
 def run_steps(loop: Loop) -> Callable[[], None]:
     """Return a function that trains a part of an epoch, from the store to the optimizer step."""
 
     def steps() -> None:
-        loop.state = State()
+        loop.state = TrainingState()
         loop.epoch_steps(None)
 
     return steps
@@ -82,7 +81,7 @@ def run_steps(loop: Loop) -> Callable[[], None]:
 
 def _bare(batches: list[tuple[Tensor, Tensor]], loop: Loop) -> Callable[[], None]:
     """Return a function that trains the same model and loss on tensors in memory."""
-    encoder = build_initial_encoder(loop.config, open_training_stores(loop.config, loop.method)[0].policy)
+    encoder = build_initial_encoder(loop.config, open_training_stores(loop.config)[0].policy)
     optimizer = torch.optim.Adam(encoder.parameters(), 1e-4, fused=True)
 
     def steps() -> None:

@@ -45,7 +45,7 @@ def test_every_augmentation_is_registered_and_exported() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("name", NAMES)
 class TestContract:
-    def test_a_new_tensor_of_the_same_form_from_the_given_generator_alone(self, name: str, dtype: torch.dtype) -> None:
+    def test_the_result_is_a_new_tensor_that_depends_only_on_the_generator(self, name: str, dtype: torch.dtype) -> None:
         signals = noise(16, 2500, dtype, LEADS)
         before, others = signals.clone(), torch.get_rng_state()
         made = named(name)(signals, seeded(1))
@@ -71,7 +71,7 @@ class TestContract:
         for form in (3, 1, 2500), (1, 3, 2500):
             assert named(name, probability=1)(signals.view(form), seeded()).isfinite().all()
 
-    def test_the_number_of_draws_depends_on_shapes_and_options_alone(self, name: str, dtype: torch.dtype) -> None:
+    def test_the_number_of_draws_depends_only_on_shapes_and_options(self, name: str, dtype: torch.dtype) -> None:
         """So that a sequence augments alike, whatever the step before it made of the signals."""
         one, other, single = seeded(), seeded(), seeded()
         named(name, probability=0.5)(noise(8, 300, dtype, LEADS), one)
@@ -110,7 +110,7 @@ class TestContract:
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in DROPPING])
-def test_probability_is_each_frames_own(name: str) -> None:
+def test_each_frame_is_augmented_with_the_probability(name: str) -> None:
     """Half of 400 frames, within 5 standard deviations of the binomial; those left are left to the bit in all leads."""
     signals = noise(400, 300, leads=LEADS)
     changed = (named(name, probability=0.5)(signals, seeded()) != signals).any(dim=-1)
@@ -169,7 +169,7 @@ def test_wrong_options_are_refused_where_the_object_is_made(name: str) -> None:
         AUGMENTATIONS.get(name)(probability=1.5)
 
 
-def test_the_base_itself_cannot_be_made() -> None:
+def test_the_base_class_is_abstract() -> None:
     with pytest.raises(TypeError, match="abstract"):
         Augmentation()  # type: ignore[abstract]
 
@@ -179,7 +179,7 @@ def test_an_augmentation_of_a_script_is_used_by_name(monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(AUGMENTATIONS, table, dict(getattr(AUGMENTATIONS, table)))
 
     class Offset(Augmentation):
-        """As a user writes it."""
+        """Augmentation of a user."""
 
         def __init__(self, millivolt: float = 1.0, probability: float = 1.0) -> None:
             super().__init__(probability)

@@ -33,7 +33,7 @@ def test_steps_are_applied_in_order() -> None:
     assert torch.equal(Compose([])(signals), signals)
 
 
-def test_a_composition_nests_and_knows_its_parts() -> None:
+def test_compose_flattens_nested_compositions() -> None:
     inner = Compose([GaussianNoise(0.5), "flip_time"])
     outer = Compose([inner, LeadDropout(0.5), {"name": "scaling"}])
     flat = Compose([GaussianNoise(0.5), FlipTime(), LeadDropout(0.5), Scaling()])
@@ -64,7 +64,7 @@ def test_descriptions_hold_all_options_or_those_that_differ() -> None:
     assert changed_augmentations(given) == [{"name": "gaussian_noise", "sigma": 1.0}, {"name": "flip_time"}]
 
 
-def test_all_that_is_wrong_is_said_at_once() -> None:
+def test_all_errors_are_reported_together() -> None:
     given = ["gausian_noise", {"name": "gaussian_noise", "sgma": 1, "probability": 2}, {"sigma": 1}, 7, "scaling", "zz"]
     with pytest.raises(ConfigError) as refusal:
         parse_augmentations(given)
@@ -96,7 +96,7 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
         ({"name": "lead_dropout", "probability": 2}, "probability"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(options: dict[str, object], message: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         parse_augmentations([options])
 

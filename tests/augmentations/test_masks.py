@@ -18,7 +18,7 @@ Array = npt.NDArray[np.float64]
 
 
 def literal_masked(row: Array, options: SpectrogramMask, axis: int, start: int) -> Array:
-    """Appendix B, step by step, for one row: transform, zero a band, transform back and overlap-add."""
+    """Compute appendix B for one row: transform, zero a band, transform back and overlap-add."""
     window, hop = options.window, options.hop
     hann = np.sin(np.pi * np.arange(window) / window) ** 2
     padded = np.pad(row, window // 2, mode="reflect")
@@ -81,7 +81,7 @@ def test_starts_are_even_over_all_that_fit() -> None:
     assert scipy.stats.chisquare(counts).pvalue > 1e-3
 
 
-def test_repeats_place_masks_by_themselves() -> None:
+def test_masks_are_placed_independently() -> None:
     kept = SpecAugmentTime(num_masks=3, width=0.1).kept(torch.zeros((500, 1)), 40, seeded())
     masked = (~kept).sum(dim=-1)
     assert int(masked.min()) >= 4

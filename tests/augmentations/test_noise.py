@@ -1,4 +1,4 @@
-"""What is added has the size, the frequencies and the number of waves that were asked for."""
+"""Noise has the configured size, frequencies and number of waves."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Array = npt.NDArray[np.float64]
 
 
 @pytest.mark.parametrize(("sigma", "relative"), [(0.01, False), (0.5, False), (0.1, True)])
-def test_gaussian_noise_has_the_asked_deviation(sigma: float, relative: bool) -> None:
+def test_gaussian_noise_has_the_configured_deviation(sigma: float, relative: bool) -> None:
     """Standard error of a deviation over n normal draws: 1 / sqrt(2 n) of it; leads of different sizes."""
     signals = noise(16, 2500, leads=4) * torch.logspace(-1, 1, 64, dtype=torch.float64).view(16, 4, 1) + 3
     added = (GaussianNoise(sigma=sigma, relative=relative)(signals, seeded()) - signals).flatten(0, 1).numpy()
@@ -32,7 +32,7 @@ def test_gaussian_noise_has_the_asked_deviation(sigma: float, relative: bool) ->
 
 
 def drift(options: BaselineWander, rows: int, num_samples: int) -> Array:
-    """What is added to silence."""
+    """Return the drift that is added to silence."""
     return options(torch.zeros((rows, 1, num_samples), dtype=torch.float64), seeded())[:, 0].numpy()
 
 

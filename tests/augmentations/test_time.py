@@ -55,7 +55,7 @@ def test_permutation_keeps_every_sample_and_favours_no_order() -> None:
 
 
 def literal_map(num_samples: int, lengths: Array) -> Array:
-    """Where new samples are read: pieces of these lengths, drawn out or pressed to fill the row."""
+    """Return the positions at which new samples are read, for pieces of these lengths."""
     new = np.concatenate([[0], np.cumsum(lengths)]) / lengths.sum() * (num_samples - 1)
     return np.interp(np.arange(num_samples), new, np.linspace(0, num_samples - 1, len(new)))
 

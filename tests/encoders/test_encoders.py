@@ -52,7 +52,7 @@ def test_shapes_and_gradients(name: str, in_channels: int) -> None:
 
 
 @every_encoder
-def test_a_frozen_head_leaves_what_tokens_train(name: str) -> None:
+def test_a_frozen_head_leaves_the_token_layers_trainable(name: str) -> None:
     encoder = small(name, in_channels=2)
     encoder.freeze_head()
     frozen = [parameter for parameter in encoder.parameters() if not parameter.requires_grad]
@@ -102,7 +102,7 @@ def test_an_absent_lead_is_a_zero_lead(name: str) -> None:
     signals = torch.randn(4, 3, NUM_SAMPLES)
     mask = torch.tensor([[True, True, True], [True, False, True], [False, False, True], [True, True, False]])
     zeroed = signals * mask.unsqueeze(2)
-    signals[~mask] = torch.nan  # whatever an absent lead holds
+    signals[~mask] = torch.nan  # any values of an absent lead
     for call in (encoder, encoder.tokens, encoder.features):
         torch.testing.assert_close(call(signals, mask), call(zeroed), rtol=0, atol=0)
     whole = torch.ones(4, 3, dtype=torch.bool)
@@ -130,7 +130,7 @@ def test_weights_come_from_the_seed_and_eval_is_deterministic(name: str) -> None
 
 
 @every_encoder
-def test_a_state_dict_carries_everything(name: str) -> None:
+def test_a_state_dict_restores_the_method(name: str) -> None:
     trained, other = small(name, in_channels=2), small(name, in_channels=2)
     signals = torch.randn(8, 2, NUM_SAMPLES)
     trained(signals)  # running statistics
@@ -216,7 +216,7 @@ def test_a_plain_module_is_wrapped() -> None:
     assert wrap(known, in_channels=1, embedding_dim=128) is known
 
 
-def test_an_encoder_that_is_not_registered_says_so() -> None:
+def test_an_encoder_that_is_not_registered_is_marked() -> None:
     section = describe_encoder(MeanEncoder())
     assert section == {"name": "MeanEncoder", "registered": False, "options": {"in_channels": 3, "embedding_dim": 5}}
 

@@ -25,13 +25,13 @@ Rows = list[Row]
 
 
 def linear(row: Row, weights: dict[str, Tensor], name: str) -> Row:
-    """One row of a linear layer, sum by sum."""
+    """Compute one row of a linear layer by sums."""
     weight, bias = weights[f"{name}.weight"].tolist(), weights[f"{name}.bias"].tolist()
     return [sum(w * x for w, x in zip(line, row, strict=True)) + b for line, b in zip(weight, bias, strict=True)]
 
 
 def normed(row: Row, weights: dict[str, Tensor], name: str) -> Row:
-    """LayerNorm of one token."""
+    """Compute the LayerNorm of one token."""
     mean = sum(row) / len(row)
     deviation = math.sqrt(sum((x - mean) ** 2 for x in row) / len(row) + 1e-5)
     weight, bias = weights[f"{name}.weight"].tolist(), weights[f"{name}.bias"].tolist()
@@ -39,7 +39,7 @@ def normed(row: Row, weights: dict[str, Tensor], name: str) -> Row:
 
 
 def attended(rows: Rows, weights: dict[str, Tensor], name: str, heads: int) -> Rows:
-    """Attention of all tokens to all tokens, head by head."""
+    """Compute the attention of all tokens to all tokens, head by head."""
     width = len(rows[0])
     size = width // heads
     all_three = [linear(row, weights, f"{name}.query_key_value") for row in rows]
@@ -63,7 +63,7 @@ def gelu(x: float) -> float:
 
 
 def literal(encoder: PatchTransformer, signal: Tensor, heads: int, depth: int) -> tuple[Rows, list[Rows]]:
-    """Tokens after the last norm, and after every block, of one frame (C, S)."""
+    """Compute the tokens of one frame (C, S) after the last norm and after every block."""
     weights, size = encoder.state_dict(), encoder.patch_size
     width = encoder.token_dim
     rows: Rows = []
@@ -93,7 +93,7 @@ def literal(encoder: PatchTransformer, signal: Tensor, heads: int, depth: int) -
 
 
 def small(in_channels: int = 2) -> PatchTransformer:
-    """Two blocks of width 12 with three heads, in float64, with random biases and norms."""
+    """Return an encoder of two blocks of width 12 with three heads, in float64, with random biases and norms."""
     torch.manual_seed(in_channels)
     encoder = PatchTransformer(in_channels, 5, patch_size=10, width=12, depth=2, num_heads=3, mlp_ratio=1.5).double()
     with torch.no_grad():
@@ -115,13 +115,13 @@ def test_tokens_features_and_embeddings_equal_the_loops() -> None:
         torch.testing.assert_close(encoder(signals)[n], embedding, rtol=1e-10, atol=1e-10)
 
 
-def test_keeping_all_patches_is_keeping_none_out() -> None:
+def test_keeping_all_patches_equals_no_keep() -> None:
     encoder, signals = small(), torch.randn(3, 2, 80, dtype=torch.float64)
     everything = torch.arange(8).expand(3, 8)
     torch.testing.assert_close(encoder.tokens(signals, keep=everything), encoder.tokens(signals), rtol=0, atol=1e-12)
 
 
-def test_kept_patches_keep_their_positions_in_the_order_that_is_asked_for() -> None:
+def test_kept_patches_have_their_positions_in_the_requested_order() -> None:
     encoder, signals = small(), torch.randn(3, 2, 80, dtype=torch.float64)
     order = torch.stack([torch.randperm(8) for _ in range(3)])
     expected = torch.stack([tokens[line] for tokens, line in zip(encoder.tokens(signals), order, strict=True)])
@@ -199,7 +199,7 @@ def test_features_reach_every_weight_that_pca_leaves() -> None:
 
 
 @pytest.mark.parametrize("in_channels", [1, 12])
-def test_the_onnx_file_gives_what_torch_gives(in_channels: int, tmp_path: Path) -> None:
+def test_the_onnx_file_equals_torch(in_channels: int, tmp_path: Path) -> None:
     torch.manual_seed(0)
     encoder = PatchTransformer(in_channels=in_channels, embedding_dim=8, depth=2).eval()
     policy = FramePolicy(num_samples=510, sampling_rate=100, leads=STANDARD_LEADS if in_channels > 1 else ())

@@ -14,7 +14,7 @@ from clocs.encoders.resnet import Block
 
 
 class LiteralBlock(nn.Module):
-    """In the order of ``Block``, so that weights can be handed over one by one."""
+    """Block with layers in the order of ``Block``, so that weights can be copied one by one."""
 
     def __init__(self, channels: int, width: int) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ def test_parameters_counted_by_hand() -> None:
 
 
 def outputs_of(encoder: nn.Module, signals: Tensor) -> list[Tensor]:
-    """What each block makes, and the stem before them."""
+    """Return the outputs of the stem and of each block."""
     seen: list[Tensor] = []
 
     def keep(layer: nn.Module, inputs: Any, output: Tensor) -> None:
@@ -192,7 +192,7 @@ def test_without_a_head_the_embedding_is_the_pooled_activations(pooling: Any, si
         ResNet(pooling=pooling, head="none")
 
 
-def test_a_frozen_head_is_what_a_removed_one_lacks() -> None:
+def test_freeze_head_freezes_the_layers_that_remove_head_removes() -> None:
     encoder = ResNet()
     encoder.freeze_head()
     frozen = [name for name, value in encoder.named_parameters() if not value.requires_grad]

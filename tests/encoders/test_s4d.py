@@ -39,7 +39,7 @@ def state_space(width: int = 3, state_dim: int = 6, bidirectional: bool = True) 
 
 
 def recurrence(layer: StateSpace, signal: list[float], channel: int, direction: int) -> list[float]:
-    """One channel in one direction, without the skip: x_t = A' x_{t-1} + B' u_t and y_t = C x_t, step by step."""
+    """Compute one channel in one direction, without the skip: x_t = A' x_{t-1} + B' u_t and y_t = C x_t."""
     weights = {name: value[channel].tolist() for name, value in layer.state_dict().items() if name != "output"}
     step, outputs = math.exp(weights["log_step"]), layer.state_dict()["output"][:, channel, direction].tolist()
     poles, reads, inputs, states = [], [], [], []
@@ -60,7 +60,7 @@ def recurrence(layer: StateSpace, signal: list[float], channel: int, direction: 
 
 
 def literal(layer: StateSpace, hidden: Tensor) -> Tensor:
-    """All channels in all directions, with the skip."""
+    """Compute all channels in all directions, with the skip."""
     result = torch.zeros_like(hidden)
     for n, frame in enumerate(hidden.tolist()):
         for h, signal in enumerate(frame):
@@ -244,9 +244,7 @@ def exported(encoder: Encoder, folder: Path, num_samples: int) -> onnx.ModelProt
 
 
 @pytest.mark.parametrize(("in_channels", "pca"), [(1, False), (12, False), (12, True)])
-def test_the_onnx_file_has_constant_kernels_and_gives_what_torch_gives(
-    in_channels: int, pca: bool, tmp_path: Path
-) -> None:
+def test_the_onnx_file_has_constant_kernels_and_equals_torch(in_channels: int, pca: bool, tmp_path: Path) -> None:
     torch.manual_seed(0)
     encoder: Encoder = S4D(in_channels, 8, width=16, depth=2, stem_stride=2)
     scrambled(encoder)

@@ -17,7 +17,7 @@ def vectors(seed: int, count: int = 6, size: int = 4) -> Tensor:
 
 
 def literal(predictions: Tensor, targets: Tensor, normalized: bool) -> float:
-    """The mean squared error, or |p/|p| - t/|t||^2 (Grill et al. Eq. 2)."""
+    """Compute the mean squared error, or |p/|p| - t/|t||^2 (Grill et al., equation 2)."""
     total = 0.0
     rows: list[list[float]] = predictions.tolist()
     for row, target in zip(rows, targets.tolist(), strict=True):
@@ -50,7 +50,7 @@ def test_orthogonal_directions() -> None:
 
 
 @pytest.mark.parametrize("normalized", [False, True])
-def test_gradients_reach_predictions_alone(normalized: bool) -> None:
+def test_gradients_reach_predictions_only(normalized: bool) -> None:
     predictions, targets = vectors(0), vectors(1)
     assert torch.autograd.gradcheck(lambda each: BYOLLoss(normalized)(each, targets), (predictions,))
     loss = BYOLLoss(normalized)(predictions, targets)
@@ -61,7 +61,7 @@ def test_gradients_reach_predictions_alone(normalized: bool) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_hard_numbers_stay_finite(dtype: torch.dtype) -> None:
+def test_extreme_values_stay_finite(dtype: torch.dtype) -> None:
     predictions, targets = (vectors(seed).detach().to(dtype) for seed in (0, 1))
     predictions[0] = targets[1] = 0
     predictions[2] *= 1e4
@@ -76,7 +76,7 @@ def test_hard_numbers_stay_finite(dtype: torch.dtype) -> None:
         assert gradient.isfinite().all()
 
 
-def test_normalized_bears_huge_lengths() -> None:
+def test_normalized_works_for_huge_lengths() -> None:
     predictions, targets = vectors(0).detach(), vectors(1).detach()
     huge = (predictions * 1e37).float().requires_grad_()
     loss = BYOLLoss(normalized=True)(huge, targets.float())

@@ -41,7 +41,7 @@ def test_equals_the_definition_written_out(multi_label: bool) -> None:
 
 
 @pytest.mark.parametrize(("multi_label", "value"), [(False, math.log(5)), (True, math.log(2))])
-def test_no_idea(multi_label: bool, value: float) -> None:
+def test_uniform_predictions(multi_label: bool, value: float) -> None:
     _, targets = examples(multi_label)
     loss = ClassificationLoss(multi_label)(torch.zeros(7, 5).double(), targets)
     assert loss.item() == pytest.approx(value, rel=0, abs=1e-12)
@@ -66,7 +66,7 @@ def test_gradients_are_the_derivatives_and_reach_all(multi_label: bool) -> None:
 
 @pytest.mark.parametrize("multi_label", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_sure_and_wrong_stays_finite(multi_label: bool, dtype: torch.dtype) -> None:
+def test_confident_errors_stay_finite(multi_label: bool, dtype: torch.dtype) -> None:
     logits = torch.tensor([[1e4, -1e4]], dtype=dtype, requires_grad=True)
     loss = ClassificationLoss(multi_label)(logits, torch.tensor([[False, True]]))
     (gradient,) = torch.autograd.grad(loss, logits)

@@ -24,7 +24,7 @@ def inputs(seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def literal(predictions: Tensor, tokens: Tensor, targets: Tensor, negatives: Negatives) -> float:
-    """Equation 4 with the candidates listed one by one."""
+    """Compute equation 4 with the candidates listed one by one."""
 
     def score(one: Tensor, other: Tensor) -> float:
         return sum(float(a) * float(b) for a, b in zip(one, other, strict=True))
@@ -54,7 +54,7 @@ def test_equals_the_equation(negatives: Negatives, seed: int) -> None:
 
 
 @pytest.mark.parametrize(("negatives", "candidates"), [("all", B + T - 1), ("instances", B), ("times", T)])
-def test_predictions_of_nothing_are_a_guess(negatives: Negatives, candidates: int) -> None:
+def test_zero_predictions_give_the_loss_of_chance(negatives: Negatives, candidates: int) -> None:
     predictions, tokens, targets = inputs()
     assert CPCLoss(negatives)(0 * predictions, tokens, targets).item() == pytest.approx(math.log(candidates))
 

@@ -16,14 +16,14 @@ def test_equals_numpys_correlations_squared_and_summed() -> None:
     assert found == pytest.approx((others**2).sum() / 6, rel=1e-5)
 
 
-def test_one_number_in_many_places_and_numbers_that_have_nothing_in_common() -> None:
+def test_equal_and_uncorrelated_dimensions() -> None:
     column = torch.randn(64, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 10
     assert DecorrelationLoss()(column.expand(64, 5)).item() == pytest.approx(4, rel=1e-6)
     apart = torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])
     assert DecorrelationLoss()(apart).item() == pytest.approx(0, abs=1e-12)
 
 
-def test_a_number_that_never_varies_has_a_gradient_that_is_one() -> None:
+def test_a_constant_dimension_has_a_finite_gradient() -> None:
     values = torch.cat([torch.randn(16, 3, generator=torch.Generator().manual_seed(1)), torch.ones(16, 1)], 1)
     values.requires_grad_()
     torch.autograd.backward(DecorrelationLoss()(values))

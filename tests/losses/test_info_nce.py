@@ -18,7 +18,7 @@ FORMS: tuple[Form, ...] = get_args(Form)
 
 
 def batch(instances: int = 8, size: int = 5, seed: int = 0) -> Tensor:
-    """Random float64 embeddings (B, 2, E) that ask for gradients."""
+    """Return random float64 embeddings (B, 2, E) with gradients."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(instances, 2, size, generator=generator, dtype=torch.float64).requires_grad_()
 
@@ -31,7 +31,7 @@ def graded(embeddings: Tensor, form: Form) -> tuple[Tensor, Tensor]:
 
 
 def literal(embeddings: Tensor, temperature: float, form: Form) -> float:
-    """Oord et al. between two views, both directions added; Chen et al. Eq. 1 over 2B, the self term left out."""
+    """Compute Oord et al. between two views in both directions, or equation 1 of Chen et al. over 2B views."""
     first, second = embeddings.detach().unbind(1)
     count = len(first)
 
@@ -135,7 +135,7 @@ def test_zero_vectors_stay_finite(form: Form, dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_hard_numbers(form: Form) -> None:
+def test_extreme_values(form: Form) -> None:
     embeddings = batch(32, 16)
     with torch.no_grad():
         embeddings /= embeddings.abs().amax(-1, keepdim=True)
@@ -160,6 +160,6 @@ def test_hard_numbers(form: Form) -> None:
         pytest.param((4, 2, 8), {"form": "simclr"}, "form: Input should be 'two_view' or 'nt_xent'", id="form"),
     ],
 )
-def test_refuses_what_it_cannot_mean(shape: tuple[int, ...], options: Any, message: str) -> None:
+def test_refuses_invalid_inputs(shape: tuple[int, ...], options: Any, message: str) -> None:
     with pytest.raises((ValueError, ConfigError), match=message):
         InfoNCELoss(**options)(torch.zeros(shape))

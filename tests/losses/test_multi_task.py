@@ -34,7 +34,7 @@ def test_equals_the_definition_written_out(tasks: int) -> None:
     assert MultiTaskLoss()(logits, applied).item() == pytest.approx(literal(logits, applied), rel=0, abs=1e-12)
 
 
-def test_no_idea_costs_log_two() -> None:
+def test_uniform_predictions_cost_log_two() -> None:
     _, applied = answers()
     assert MultiTaskLoss()(torch.zeros(7, 6).double(), applied).item() == pytest.approx(math.log(2), rel=0, abs=1e-12)
 
@@ -55,7 +55,7 @@ def test_gradients_are_the_derivatives_and_reach_all() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_sure_and_wrong_stays_finite(dtype: torch.dtype) -> None:
+def test_confident_errors_stay_finite(dtype: torch.dtype) -> None:
     logits = torch.tensor([[1e4, -1e4]], dtype=dtype, requires_grad=True)
     loss = MultiTaskLoss()(logits, torch.tensor([[False, True]]))
     (gradient,) = torch.autograd.grad(loss, logits)

@@ -23,7 +23,7 @@ VARIANTS: list[tuple[OffDiagonals, Pairs]] = [
 
 
 def batch(instances: int, views: int, size: int = 5, people: int = 4, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Random float64 embeddings (B, V, E) that ask for gradients, and patients (B,), some of them repeated."""
+    """Return random float64 embeddings (B, V, E) with gradients, and patients (B,), some of them repeated."""
     generator = torch.Generator().manual_seed(seed)
     embeddings = torch.randn(instances, views, size, generator=generator, dtype=torch.float64)
     patients = torch.randint(100, 100 + people, (instances,), generator=generator)
@@ -31,14 +31,14 @@ def batch(instances: int, views: int, size: int = 5, people: int = 4, seed: int 
 
 
 def similarity(first: list[float], second: list[float], temperature: float) -> float:
-    """Eq. 1."""
+    """Compute equation 1."""
     dot = sum(x * y for x, y in zip(first, second, strict=True))
     norms = math.sqrt(sum(x * x for x in first)) * math.sqrt(sum(y * y for y in second))
     return dot / norms / temperature
 
 
 def term(anchors: list[list[float]], others: list[list[float]], i: int, k: int, temperature: float) -> float:
-    """The bracket of Eq. 2 and 3."""
+    """Compute the bracket of equations 2 and 3."""
     total = sum(math.exp(similarity(anchors[i], other, temperature)) for other in others)
     return math.log(math.exp(similarity(anchors[i], others[k], temperature)) / total)
 
@@ -50,8 +50,7 @@ def mean(values: list[float]) -> float:
 def literal(
     embeddings: Tensor, patients: Tensor, temperature: float, off_diagonals: OffDiagonals, pairs: Pairs
 ) -> float:
-    """Eq. 2-4, loop by loop; the released code's two differences, as DESIGN.md's list of traps has them; and one mean
-    over all positive cells."""
+    """Compute equations 2-4 in loops, with the options of the released code and of one mean over all cells."""
     count, views, _ = embeddings.shape
     view: list[list[list[float]]] = embeddings.detach().transpose(0, 1).tolist()
     who = patients.tolist()
@@ -88,7 +87,7 @@ def test_equals_the_equations_written_out(views: int, off_diagonals: OffDiagonal
 def literal_of_tensors(
     embeddings: Tensor, patients: Tensor, temperature: float, off_diagonals: OffDiagonals, pairs: Pairs
 ) -> Tensor:
-    """The same equations on whole (B, B) matrices, which autograd differentiates."""
+    """Compute the same equations on (B, B) matrices, which autograd differentiates."""
     units = embeddings / embeddings.norm(dim=-1, keepdim=True)
     diagonal = torch.eye(len(embeddings), dtype=torch.bool)
     same = (patients[:, None] == patients) & ~diagonal
@@ -193,7 +192,7 @@ def test_every_view_and_instance_receives_gradient(views: int, off_diagonals: Of
     assert (gradient.norm(dim=-1) > 1e-6).all()
 
 
-def test_the_last_pair_alone_trains_the_last_two_views_alone() -> None:
+def test_the_last_pair_trains_only_the_last_two_views() -> None:
     embeddings, patients = batch(9, 5)
     (gradient,) = torch.autograd.grad(PatientNCELoss(pairs="last")(embeddings, patients), embeddings)
     assert not gradient[:, :3].any()
@@ -213,7 +212,7 @@ def test_gradients_are_the_derivatives(off_diagonals: OffDiagonals, pairs: Pairs
 
 
 def both(loss: Callable[[Tensor], Tensor], embeddings: Tensor) -> tuple[Tensor, Tensor]:
-    """Value and gradient."""
+    """Return value and gradient."""
     leaf = embeddings.detach().clone().requires_grad_()
     value = loss(leaf)
     (gradient,) = torch.autograd.grad(value, leaf)
@@ -231,7 +230,7 @@ def test_block_by_block_is_the_same(off_diagonals: OffDiagonals, pairs: Pairs, b
 
 
 def kept(loss: Callable[[], Tensor]) -> int:
-    """Elements of the largest tensor kept for the backward pass."""
+    """Return the size of the largest tensor that is kept for the backward pass."""
     sizes = [0]
 
     def pack(tensor: Tensor) -> Tensor:
@@ -275,7 +274,7 @@ def test_only_zero_vectors_give_log_batch_per_term() -> None:
 
 
 @pytest.mark.parametrize("length", [1e-9, 1e15, 1e30, 3e38])
-def test_float32_bears_any_length(length: float) -> None:
+def test_float32_works_for_any_length(length: float) -> None:
     embeddings, patients = batch(8, 3)
     with torch.no_grad():
         embeddings /= embeddings.abs().amax(-1, keepdim=True)
@@ -285,7 +284,7 @@ def test_float32_bears_any_length(length: float) -> None:
 
 
 @pytest.mark.parametrize("temperature", [1e-4, 1e-2, 1e3])
-def test_float32_bears_any_temperature(temperature: float) -> None:
+def test_float32_works_for_any_temperature(temperature: float) -> None:
     embeddings, patients = batch(8, 3)
     single = both(lambda each: PatientNCELoss(temperature=temperature)(each, patients), embeddings.float())
     double = both(lambda each: PatientNCELoss(temperature=temperature)(each, patients), embeddings)
@@ -304,7 +303,7 @@ def test_half_types_are_computed_in_float32(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("block", [None, 8])
-def test_autocast_does_not_coarsen_similarities(block: int | None) -> None:
+def test_autocast_does_not_reduce_the_precision_of_similarities(block: int | None) -> None:
     embeddings, patients = batch(32, 3, size=16, people=10)
 
     def coarse(values: Tensor) -> Tensor:
@@ -341,6 +340,6 @@ def test_float32_does_not_lose_rare_pairs_in_a_large_batch() -> None:
         pytest.param((4, 2, 8), 4, {"block": 0}, "block: .* greater than or equal to 1", id="block"),
     ],
 )
-def test_refuses_what_it_cannot_mean(shape: tuple[int, ...], people: int, options: Any, message: str) -> None:
+def test_refuses_invalid_inputs(shape: tuple[int, ...], people: int, options: Any, message: str) -> None:
     with pytest.raises((ValueError, ConfigError), match=message):
         PatientNCELoss(**options)(torch.zeros(shape), torch.arange(people))

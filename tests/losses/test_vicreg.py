@@ -16,7 +16,7 @@ def views(size: tuple[int, ...] = (7, 2, 5), seed: int = 0) -> Tensor:
 
 
 def literal(embeddings: Tensor, invariance: float, variance: float, covariance: float, epsilon: float) -> float:
-    """Equations 1 to 6 of the paper, number by number; the distance is averaged over dimensions as in algorithm 1."""
+    """Compute equations 1 to 6 of the paper in loops, with the distance averaged over dimensions as in algorithm 1."""
     count, _, size = embeddings.shape
     values = embeddings.tolist()
     distance = 0.0

@@ -14,7 +14,7 @@ from clocs.methods import CPC, Batch
 
 B, SAMPLES = 4, 250
 TOKENS = 13
-"""Of the small encoder: 250 samples, a stride of 5 and two blocks."""
+"""Number of tokens of the small encoder: 250 samples, a stride of 5 and two blocks."""
 
 
 def made(leads: int = 1, **options: Any) -> CPC:
@@ -31,7 +31,7 @@ def batch_for(method: CPC, seed: int = 0) -> Batch:
 
 
 def contexts(tokens: Tensor, gru: nn.GRU) -> list[Tensor]:
-    """A GRU (Cho et al., 2014), one time after the other: the gates are reset, update and new."""
+    """Compute a GRU (Cho et al., 2014) step by step, with the gates reset, update and new."""
     weights = {name: value.detach() for name, value in gru.named_parameters()}
     state = torch.zeros(gru.hidden_size, dtype=tokens.dtype)
     found = []
@@ -47,7 +47,7 @@ def contexts(tokens: Tensor, gru: nn.GRU) -> list[Tensor]:
 
 
 def literal(method: CPC, batch: Batch) -> float:
-    """Equations 3 and 4, over instances, times and steps."""
+    """Compute equations 3 and 4 over instances, times and steps."""
     with torch.no_grad():
         tokens = method.encoder.tokens(batch["views"][:, 0])
     size, last = tokens.shape[2], method.first_step + method.steps - 1
@@ -91,7 +91,7 @@ def test_times_to_predict_from_are_all_or_drawn_and_stay_within_the_frame() -> N
     assert everything.sort(1).values.tolist() == [list(range(TOKENS - 3))] * B
 
 
-def test_a_prediction_depends_on_earlier_tokens_alone() -> None:
+def test_a_prediction_depends_only_on_earlier_tokens() -> None:
     method = made()
     tokens = torch.randn(B, TOKENS, 6, dtype=torch.float64, requires_grad=True)
     hidden, _ = method.context(tokens)

@@ -37,7 +37,7 @@ def batch_for(method: JEPA, seed: int = 0) -> Batch:
 
 
 def literal_loss(method: JEPA, context: Tensor, whole: Tensor, batch: Batch, normalised: bool, smooth: bool) -> float:
-    """Mean over frames, blocks, tokens and dimensions, given the context's tokens and those of the whole frame."""
+    """Compute the mean over frames, blocks, tokens and dimensions from the tokens of context and whole frame."""
     distances: list[float] = []
     for n in range(B):
         for block in batch["blocks"][n]:
@@ -105,7 +105,7 @@ def test_every_arrangement_of_blocks_and_every_window_is_equally_likely() -> Non
     assert scipy.stats.chisquare(torch.bincount(begins, minlength=4).numpy()).pvalue > 1e-3
 
 
-def test_masks_depend_on_the_generator_alone() -> None:
+def test_masks_depend_only_on_the_generator() -> None:
     method = made()
     views = torch.randn(B, 1, LEADS, TOKENS * PATCH)
     one, again, other = (

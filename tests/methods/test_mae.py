@@ -27,7 +27,7 @@ def made(**options: Any) -> MAE:
 
 
 def batch_for(method: MAE, seed: int = 0) -> Batch:
-    """Frames of eight patches and three samples that are in no patch."""
+    """Return frames of eight patches and three more samples."""
     draws = torch.Generator().manual_seed(seed)
     signals = torch.randn((B, 1, LEADS, TOKENS * PATCH + 3), generator=draws, dtype=torch.float64)
     views = method.views(signals, draws)
@@ -35,7 +35,7 @@ def batch_for(method: MAE, seed: int = 0) -> Batch:
 
 
 def literal_loss(method: MAE, tokens: Tensor, batch: Batch, normalised: bool, present: Tensor) -> float:
-    """Mean over frames of the mean over masked patches, present leads and samples, given the visible tokens."""
+    """Compute the mean over frames of the mean over masked patches, present leads and samples."""
     total = 0.0
     for n in range(B):
         masked = [t for t in range(TOKENS) if t not in batch["keep"][n].tolist()]
@@ -89,7 +89,7 @@ def test_masks_cover_every_patch_once(ratio: float, masked: int) -> None:
         assert (keep, hidden) == (sorted(keep), sorted(hidden))
 
 
-def test_masks_depend_on_the_generator_alone() -> None:
+def test_masks_depend_only_on_the_generator() -> None:
     method = made()
     views = torch.randn(B, 1, LEADS, TOKENS * PATCH)
     one, again, other = (

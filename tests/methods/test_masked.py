@@ -18,7 +18,7 @@ MASKED = [MAE, JEPA]
 
 
 def predicted(predictor: TokenPredictor, tokens: Tensor, keep: Tensor, wanted: Tensor, heads: int) -> Rows:
-    """Predictions for one frame: tokens (K, D) at ``keep`` (K,), positions to predict ``wanted`` (Q,)."""
+    """Compute the predictions of one frame from tokens (K, D) at ``keep`` (K,), at positions ``wanted`` (Q,)."""
     weights, width = predictor.state_dict(), predictor.width
 
     def at(row: Row, position: int) -> Row:

@@ -1,4 +1,4 @@
-"""Every registered method keeps the contract; its views are what the paper says they are."""
+"""Every registered method satisfies the interface, and its views are those of the paper."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from clocs.methods.method import RUN_ARGUMENTS, changed_method, parse_method
 
 B, LEADS, SEGMENTS, SAMPLES, EMBEDDING, CLASSES = 6, 4, 2, 500, 16, 5
 SEVERAL = [name for name in METHODS.names() if not METHODS.get(name).leads_as_views]
-"""Methods whose encoder may take several leads at once."""
+"""Methods for encoders of several leads."""
 
 
 def made(name: str, **options: Any) -> Method:
@@ -35,7 +35,7 @@ def made(name: str, **options: Any) -> Method:
 
 
 def patches(in_channels: int = 1) -> Encoder:
-    """An encoder of patches, for methods that leave some out."""
+    """Return an encoder of patches, for methods that leave some out."""
     return PatchTransformer(in_channels, EMBEDDING, patch_size=20, width=8, depth=1, num_heads=2)
 
 
@@ -58,7 +58,7 @@ def batch_for(method: Method, seed: int = 0) -> Batch:
 
 
 @pytest.mark.parametrize("name", METHODS.names())
-def test_a_step_trains_everything_that_is_to_be_trained(name: str) -> None:
+def test_a_step_changes_all_trainable_parameters(name: str) -> None:
     method = made(name)
     batch = batch_for(method)
     assert batch["views"].shape[0] == B
@@ -73,7 +73,7 @@ def test_a_step_trains_everything_that_is_to_be_trained(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SEVERAL)
-def test_a_method_trains_an_encoder_of_twelve_leads_and_a_missing_lead_counts_for_nothing(name: str) -> None:
+def test_a_method_trains_an_encoder_of_twelve_leads_and_ignores_missing_leads(name: str) -> None:
     torch.manual_seed(0)
     convolutional = ResNet(in_channels=12, embedding_dim=EMBEDDING, width=4, depth=2)
     encoder = patches(12) if METHODS.get(name).needs_patches else convolutional
@@ -138,7 +138,7 @@ def test_contrastive_views_are_segments_and_leads_as_they_are() -> None:
             assert torch.equal(views[:, lead * SEGMENTS + segment, 0], frames[:, segment, lead])
 
 
-def test_mtssl_has_the_original_and_one_view_a_task() -> None:
+def test_mtssl_has_the_original_and_one_view_per_task() -> None:
     method = made("mtssl")
     frames = frames_for(method)
     views = method.views(frames, generator())
@@ -148,7 +148,7 @@ def test_mtssl_has_the_original_and_one_view_a_task() -> None:
     assert torch.equal(views[:, 4], frames[:, 0].flip(2))
 
 
-def test_mtssl_applies_tasks_for_certain_however_they_are_named() -> None:
+def test_mtssl_applies_tasks_with_probability_one() -> None:
     given: list[Any] = ["flip_time", {"name": "scaling", "probability": 0}]
     parsed = parse_method({"name": "mtssl", "augmentations": given})
     assert [task["probability"] for task in parsed["augmentations"]] == [1, 1]
@@ -225,7 +225,7 @@ def test_random_pairs_are_drawn_and_their_loss_is_that_of_one_pair() -> None:
     assert 0 < float((noisy.views(frames, generator(1)) - one).abs().max()) < 0.1, "leads are drawn first"
 
 
-def test_augmentations_are_spelled_out_and_wrong_options_refused() -> None:
+def test_augmentations_are_described_with_all_options_and_wrong_ones_refused() -> None:
     parsed = parse_method({"name": "cmsc", "augmentations": ["gaussian_noise"]})
     assert parsed["augmentations"][0]["sigma"] == 0.01
     assert changed_method(parsed)["augmentations"] == [{"name": "gaussian_noise"}]
@@ -238,7 +238,7 @@ def test_augmentations_are_spelled_out_and_wrong_options_refused() -> None:
 
 
 @pytest.mark.parametrize("given", [12, None, True])
-def test_augmentations_that_are_no_list_are_refused_with_all_else_that_is_wrong(given: object) -> None:
+def test_augmentations_that_are_no_list_are_refused_with_all_other_errors(given: object) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_method({"name": "simclr", "augmentations": given, "temperature": math.inf, "head": True})
     for part in (f"augmentations: expected a list of names, got {given}", "temperature: ", "head: must be a number"):
@@ -257,7 +257,7 @@ def test_augmentations_that_are_no_list_are_refused_with_all_else_that_is_wrong(
         *((name, 2, 4, "one segment a frame") for name in ("simclr", "byol", "mtssl", "supervised")),
     ],
 )
-def test_a_method_says_what_it_needs(name: str, segments: int, views: int, needs: str | None) -> None:
+def test_requirements_of_methods(name: str, segments: int, views: int, needs: str | None) -> None:
     assert made(name).unsupported_frames(segments, views) == needs
 
 

@@ -23,14 +23,14 @@ Driver = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def data_of(config: PretrainConfig, parts: tuple[TrainingStore, ...] | None = None) -> TrainingData:
-    """What a config trains on."""
+    """Return the training data of a config."""
     parts = open_training_stores(config) if parts is None else parts
     return build_training_data(config, build_initial_method(config, parts), parts)
 
 
 @pytest.fixture(scope="session")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two hundred recordings of a hundred patients, four leads."""
+    """Return a store of two hundred recordings of a hundred patients with four leads."""
     folder = tmp_path_factory.mktemp("training") / "store"
     made = clocs.ingest("synthetic", None, folder, options={"num_records": 200, "leads": 4})
     clocs.split(made)
@@ -39,7 +39,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def twelve(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A hundred and sixty recordings of eighty patients, twelve leads."""
+    """Return a store of 160 recordings of eighty patients with twelve leads."""
     folder = tmp_path_factory.mktemp("twelve") / "store"
     clocs.split(clocs.ingest("synthetic", None, folder, options={"num_records": 160, "leads": 12}))
     return folder
@@ -47,7 +47,7 @@ def twelve(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A hundred and sixty recordings with one lead, of other patients."""
+    """Return a store of 160 recordings with one lead, of other patients."""
     folder = tmp_path_factory.mktemp("other") / "store"
     clocs.split(clocs.ingest("synthetic", None, folder, options={"num_records": 160, "leads": 1, "seed": 5}))
     return folder
@@ -55,7 +55,7 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def chapman_slice(real_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The first eight hundred recordings of the real Chapman set."""
+    """Return a store of the first eight hundred recordings of the real Chapman dataset."""
     folder = tmp_path_factory.mktemp("chapman") / "store"
     whole = clocs.DATASETS.get("chapman")
     some = replace(whole, entries=lambda *given: itertools.islice(whole.entries(*given), 800))

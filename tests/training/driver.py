@@ -1,4 +1,4 @@
-"""A training process for tests: trains, stops itself where told, or writes down one step's gradients."""
+"""A training process for tests: trains, stops itself on request, or writes one step's gradients."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _write_gradients(path: str, seed: int) -> None:
 
 
 def _kill_at_write(count: int) -> None:
-    """Die at the n-th step of a durable write."""
+    """Kill the process at the n-th step of a durable write."""
     calls = 0
 
     def reached(step: str, path: object) -> None:

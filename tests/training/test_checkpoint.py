@@ -80,7 +80,7 @@ def test_two_checkpoints_are_kept_and_the_newest_is_chosen(saving: Saving) -> No
 
 @pytest.mark.parametrize("name", ["step-00000006.json", "step-00000006.safetensors"])
 @pytest.mark.parametrize("damage", [cut_short, Path.unlink, lambda path: path.write_bytes(b"")])
-def test_of_two_the_undamaged_one_is_chosen_with_the_reason(name: str, damage: object, saving: Saving) -> None:
+def test_the_undamaged_checkpoint_of_two_is_chosen(name: str, damage: object, saving: Saving) -> None:
     saving.save(3, 6)
     path = saving.run.checkpoints / name
     assert callable(damage)
@@ -91,7 +91,7 @@ def test_of_two_the_undamaged_one_is_chosen_with_the_reason(name: str, damage: o
     assert [message.partition(": ")[0] for message in damaged] == ([] if gone else [str(path)])
 
 
-def test_both_damaged_names_both_and_what_to_do(saving: Saving) -> None:
+def test_two_damaged_checkpoints_are_reported_with_advice(saving: Saving) -> None:
     saving.save(3, 6)
     folder = saving.run.checkpoints
     cut_short(folder / "step-00000006.json")
@@ -103,7 +103,7 @@ def test_both_damaged_names_both_and_what_to_do(saving: Saving) -> None:
     assert f"Or delete {folder}, and the same command trains the run again from its start" in str(e.value)
 
 
-def test_a_checkpoint_whose_metrics_are_damaged_is_passed_over(saving: Saving) -> None:
+def test_a_checkpoint_with_damaged_metrics_is_skipped(saving: Saving) -> None:
     saving.save(3, 6)
     metrics = saving.run.metrics.path
     first, second = metrics.read_bytes().splitlines(keepends=True)
@@ -114,7 +114,7 @@ def test_a_checkpoint_whose_metrics_are_damaged_is_passed_over(saving: Saving) -
         saving.chosen()
 
 
-def test_after_a_damaged_one_the_next_checkpoint_keeps_the_one_it_came_from(saving: Saving) -> None:
+def test_after_a_damaged_checkpoint_the_one_before_is_kept(saving: Saving) -> None:
     saving.save(3, 9)
     cut_short(saving.run.checkpoints / "step-00000009.safetensors")
     (saving.run.checkpoints / "step-00000001.safetensors").touch()  # a power loss may bring back what was removed
@@ -128,7 +128,7 @@ def test_after_a_damaged_one_the_next_checkpoint_keeps_the_one_it_came_from(savi
     assert saving.chosen() == (6, ())
 
 
-def test_another_checkpoint_than_the_one_chosen_is_not_loaded(saving: Saving) -> None:
+def test_a_changed_checkpoint_is_not_loaded(saving: Saving) -> None:
     saving.save(3)
     found = newest_undamaged(saving.run.checkpoints, saving.run.metrics.path)
     assert found is not None
@@ -145,7 +145,7 @@ def test_the_folder_of_a_run_is_refused_with_the_name_of_its_encoder(run: Run, e
     assert load_encoder_folder(run.best)[1]["encoder"] == ABOUT["encoder"]
 
 
-def test_a_run_that_has_no_encoder_is_refused_as_one(run: Run) -> None:
+def test_a_run_without_an_encoder_cannot_be_loaded(run: Run) -> None:
     with pytest.raises(StoreError, match=f"^{run.folder} is the folder of a run without an encoder. .*'best'"):
         load_encoder_folder(run.folder)
 
@@ -160,7 +160,7 @@ def test_a_truncated_encoder_is_damaged(name: str, tmp_path: Path, encoder: nn.M
     assert "is a run's folder" not in str(found.value)
 
 
-def test_a_head_that_is_not_saved_is_not_spoken_of(tmp_path: Path, encoder: nn.Module) -> None:
+def test_the_config_names_no_head_that_is_not_saved(tmp_path: Path, encoder: nn.Module) -> None:
     save_encoder(tmp_path / "trained", encoder, ABOUT, head=nn.Linear(32, 2))
     _, about = load_encoder_folder(tmp_path / "trained")
     assert load_head(tmp_path / "trained", about).out_features == 2

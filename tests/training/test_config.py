@@ -1,4 +1,4 @@
-"""Configs: every ready one is valid; everything wrong is said at once."""
+"""Configs: every ready one is valid, and all errors are reported together."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_the_papers_settings() -> None:
     assert len(resolve_config("mtssl-physionet2020").method["augmentations"]) == 6
 
 
-def test_keys_are_laid_over() -> None:
+def test_overrides_replace_keys() -> None:
     config = resolve_config(
         "cmsc-chapman", ["batch_size=64", "method.temperature=0.2", "leads=II,V2", "encoder.dropout=0"]
     )
@@ -64,7 +64,7 @@ def test_a_file_may_build_on_a_ready_config(tmp_path: Path) -> None:
         ({"frames": {"num_samples": 1000}}, "frames", {"normalization": "none", "num_samples": 1000}),
     ],
 )
-def test_sections_are_laid_over_key_by_key(
+def test_sections_are_merged_key_by_key(
     tmp_path: Path, over: dict[str, Any], section: str, expected: dict[str, Any]
 ) -> None:
     """A file, a mapping and a key on the command line alike; another name starts afresh."""
@@ -80,7 +80,7 @@ def test_sections_are_laid_over_key_by_key(
     assert resolve_config("recommended-synthetic", [f"{section}={yaml.safe_dump(over[section], width=999)}"]) == config
 
 
-def test_options_follow_a_name_alone() -> None:
+def test_a_name_replaces_a_section() -> None:
     config = resolve_config({"method": "simclr", "encoder": "resnet"}, ["encoder.width=8", "method.head=4"])
     assert (config.encoder["name"], config.encoder["width"]) == ("resnet", 8)
     assert (config.method["name"], config.method["head"]) == ("simclr", 4)
@@ -106,7 +106,7 @@ def test_methods_that_compare_leads_have_no_ready_config_where_there_is_one() ->
 
 
 @pytest.mark.parametrize(
-    ("override", "said"),
+    ("override", "message"),
     [
         ("learning_rate=.inf", "learning_rate: .*finite"),
         ("weight_decay=.nan", "weight_decay: .*finite"),
@@ -127,12 +127,12 @@ def test_methods_that_compare_leads_have_no_ready_config_where_there_is_one() ->
         ("encoder.drop_out=0.2", "did you mean 'dropout'"),
     ],
 )
-def test_wrong_values_are_refused_in_words(override: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_wrong_values_are_refused_with_a_hint(override: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         resolve_config("cmsc-synthetic", [override])
 
 
-def test_all_mistakes_are_named_with_what_was_meant() -> None:
+def test_all_errors_are_reported_with_suggestions() -> None:
     with pytest.raises(ConfigError) as caught:
         resolve_config("cmsc-chapman", ["batchh=64", "max_epochs=-1", "method.temprature=3"])
     for part in ("did you mean 'batch_size'", "max_epochs", "temprature"):
@@ -181,7 +181,7 @@ def test_noise_in_millivolt_is_refused_where_a_store_has_no_unit(real_data: Path
     assert clocs.pretrain("simclr-cardiology", here)["steps"] == 2
 
 
-def test_overrides_are_laid_over_a_config_that_is_ready(store: Path, tmp_path: Path) -> None:
+def test_overrides_apply_to_a_config_object(store: Path, tmp_path: Path) -> None:
     config = resolve_config("cmsc-synthetic", [f"store={store}", f"runs={tmp_path}", "max_steps=2", "batch_size=16"])
     assert clocs.pretrain(config, ["max_steps=3"])["steps"] == 3
 

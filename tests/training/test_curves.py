@@ -1,4 +1,4 @@
-"""Learning curves: what metrics.jsonl says, of runs that may still be going."""
+"""Learning curves: values of metrics.jsonl, also of unfinished runs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_what_is_no_run_is_said(tmp_path: Path) -> None:
         (("a/cmsc-chapman-0123", "b/cmsc-chapman-0123"), ["a/cmsc-chapman-0123", "b/cmsc-chapman-0123"]),
     ],
 )
-def test_names_are_as_short_as_they_can_be_told_apart(
+def test_names_are_as_short_as_possible(
     names: tuple[str, ...], labels: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""What a run trains on: which patients, leads and views; and encoders that were not trained at all."""
+"""Training data of a run: patients, leads and views; and encoders with random weights."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.conftest import make_recording
 from tests.training.conftest import data_of
 
 
-def test_no_epochs_give_the_encoder_as_it_starts_and_it_has_seen_nobody(store: Path, tmp_path: Path) -> None:
+def test_zero_epochs_give_the_initial_encoder_without_seen_recordings(store: Path, tmp_path: Path) -> None:
     told = [f"store={store}", f"runs={tmp_path}", "max_epochs=0", "seed=4", "encoder.embedding_dim=32"]
     done = clocs.pretrain("cmsc-synthetic", told)
     assert (done["epochs"], done["steps"]) == (0, 0)
@@ -36,7 +36,7 @@ def test_no_epochs_give_the_encoder_as_it_starts_and_it_has_seen_nobody(store: P
     assert len(load_seen_keys(Path(done["best"]), about["seen_sha256"])) == 0
 
 
-def test_a_share_of_the_patients_brings_all_their_frames_and_lies_inside_a_larger_one(store: Path) -> None:
+def test_a_patient_fraction_contains_all_frames_of_its_patients_and_is_nested(store: Path) -> None:
     place = open_store(store)
     patient = place.patient_codes()[0]
     train = place.split().mask("train")
@@ -54,7 +54,7 @@ def policy_leads(name: str, *overrides: str) -> tuple[str, ...]:
     return open_training_stores(config)[-1].policy.leads
 
 
-def test_leads_are_found_however_they_are_written(store: Path, other: Path) -> None:
+def test_leads_are_found_in_any_spelling(store: Path, other: Path) -> None:
     here = f"store={store}"
     held = open_store(store).recording(0).leads
     assert {"II", "aVL"} <= set(held), "what the next line asks for"
@@ -63,7 +63,7 @@ def test_leads_are_found_however_they_are_written(store: Path, other: Path) -> N
     assert policy_leads("cmsc-synthetic", here, f"extra_stores={other}", "leads=ii") == ("II",)
 
 
-def test_leads_that_follow_from_others_are_there(tmp_path: Path) -> None:
+def test_leads_that_follow_from_others_are_present(tmp_path: Path) -> None:
     signals = np.random.default_rng(0).normal(0, 0.2, (20, 2, 5000))
     table = {"patient_id": [str(number) for number in range(20)]}
     made = Store.from_arrays(
@@ -91,7 +91,7 @@ def test_leads_that_no_recording_has_are_refused(store: Path, other: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("name", "override", "said"),
+    ("name", "override", "message"),
     [
         ("cmlc", "leads=II", "takes two views or more of an instance, but .* has 1 view.*: 1 segment.* II"),
         ("cmsc", "frames.num_segments=1", "takes two views or more of an instance, but .* has 1 view.*: 1 segment"),
@@ -103,14 +103,14 @@ def test_leads_that_no_recording_has_are_refused(store: Path, other: Path) -> No
     ],
 )
 def test_views_that_a_loss_cannot_compare_are_refused_before_training(
-    store: Path, tmp_path: Path, name: str, override: str, said: str
+    store: Path, tmp_path: Path, name: str, override: str, message: str
 ) -> None:
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         clocs.pretrain(f"{name}-synthetic", [f"store={store}", f"runs={tmp_path}", override])
 
 
 @pytest.mark.parametrize("normalization", ["none", "minmax", "typical"])
-def test_every_task_of_mtssl_can_be_told_from_the_original(store: Path, normalization: str) -> None:
+def test_every_task_of_mtssl_changes_the_original(store: Path, normalization: str) -> None:
     """A scaling that comes before a normalisation to one size would be undone by it."""
     config = resolve_config("mtssl-synthetic", [f"store={store}", f"frames.normalization={normalization}"])
     maker = data_of(config).train
@@ -119,7 +119,7 @@ def test_every_task_of_mtssl_can_be_told_from_the_original(store: Path, normaliz
     assert float(away.min()) > 1e-3
 
 
-def test_one_validation_patient_is_told(tmp_path: Path) -> None:
+def test_a_single_validation_patient_is_warned_about(tmp_path: Path) -> None:
     """Eight patients are too few: a patient alone has nobody to be told from."""
     store = clocs.ingest("synthetic", None, tmp_path / "store", options={"num_records": 8, "recordings_per_patient": 1})
     clocs.split(store)
@@ -132,7 +132,7 @@ def test_one_validation_patient_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:the validation part has one patient")
-def test_leads_that_come_together_are_the_same_in_both_parts(tmp_path: Path) -> None:
+def test_both_parts_have_the_same_leads(tmp_path: Path) -> None:
     """Twenty recordings of twelve leads and twenty of three: each part by itself would take its commonest."""
     files = tmp_path / "files"
     files.mkdir()
@@ -148,7 +148,7 @@ def test_leads_that_come_together_are_the_same_in_both_parts(tmp_path: Path) -> 
 
 
 def store_with(classes: dict[str, tuple[str, ...]], folder: Path) -> Store:
-    """Forty recordings, each of which has a rhythm, but not all of them one of these classes."""
+    """Return a store of forty recordings. Not all of them have one of these classes."""
     made = clocs.ingest(
         replace(clocs.DATASETS.get("synthetic"), classes=classes), None, folder, options={"num_records": 40}
     )
@@ -184,7 +184,7 @@ def test_recordings_without_exactly_one_class_are_refused_before_training_and_th
     assert clocs.pretrain("supervised-synthetic", [*told, "method.multi_label=true"])["steps"] == 1
 
 
-def test_a_part_without_anybody_is_named(tmp_path: Path) -> None:
+def test_a_part_without_patients_is_reported(tmp_path: Path) -> None:
     small = clocs.ingest("synthetic", None, tmp_path / "small", options={"num_records": 6})
     clocs.split(small)
     with pytest.raises(ConfigError, match=r"split .default. of .* has no patients in its validation part"):

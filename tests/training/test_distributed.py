@@ -42,7 +42,7 @@ def _fail_on(rank: int) -> None:
 
 
 def _decide_together(rank: int, folder: str) -> None:
-    """On each of two ranks: what both know, and the errors that both raise."""
+    """Return the common decisions of two ranks, and the errors that both raise."""
     dist.init_process_group("gloo", init_method=f"file://{folder}/group", rank=rank, world_size=2)
     said = [str(from_rank_zero(lambda: f"of rank {rank}"))]
     on_every_rank(lambda: None)
@@ -67,7 +67,7 @@ def test_ranks_decide_and_fail_together(tmp_path: Path) -> None:
     assert ours == theirs == ["of rank 0", *stops, "a.bin: damaged"]
 
 
-def test_one_rank_decides_and_fails_alone() -> None:
+def test_a_single_rank_decides_and_fails() -> None:
     assert from_rank_zero(lambda: 7) == 7
     for together in (from_rank_zero, on_every_rank):
         with pytest.raises(IntegrityError, match=r"^a\.bin: damaged$"):

@@ -27,7 +27,7 @@ LEADS = ("I", "II", "V1", "V2")
 
 
 def arrays(folder: Path, seed: int = 0, sampling_rate: float = 500.0, recordings: int = 12) -> Store:
-    """Recordings of 10 s with four leads, two for each patient, and two labels."""
+    """Return recordings of 10 s with four leads, two for each patient, and two labels."""
     signals = np.random.default_rng(seed).normal(scale=0.2, size=(recordings, len(LEADS), int(10 * sampling_rate)))
     table = {
         "patient_id": [f"p{number // 2}" for number in range(recordings)],
@@ -175,7 +175,7 @@ def test_options_that_contradict_each_other_are_refused(store: Store, tmp_path: 
     assert FrameDataset(store, policy=policy, all_leads=True).leads == (*LEADS, *STANDARD_LEADS[2:6])
 
 
-def test_a_store_of_two_rates_asks_for_one(tmp_path: Path) -> None:
+def test_a_store_of_two_sampling_rates_needs_sampling_rate(tmp_path: Path) -> None:
     made = [arrays(tmp_path / f"{sampling_rate:g}", sampling_rate=sampling_rate) for sampling_rate in (250.0, 500.0)]
     assert [FrameDataset(store, seconds=2).num_samples for store in made] == [500, 1000]
     resampled = [FrameDataset(store, seconds=2, sampling_rate=250).num_samples for store in made]

@@ -54,7 +54,7 @@ def test_a_name_is_readable() -> None:
 
 
 @pytest.mark.parametrize("name", METHODS.names())
-def test_a_method_by_its_defaults_changes_nothing(name: str) -> None:
+def test_explicit_defaults_of_a_method_are_no_changes(name: str) -> None:
     assert changed_method(parse_method({"name": name})) == {"name": name}
 
 
@@ -65,7 +65,7 @@ def test_augmentations_are_named_by_what_differs_from_their_defaults() -> None:
 
 
 @pytest.mark.parametrize("name", ready_configs())
-def test_spelled_out_defaults_give_the_same_identity(name: str) -> None:
+def test_explicit_defaults_give_the_same_identity(name: str) -> None:
     config = resolve_config(name)
     assert resolve_config(config.model_dump(mode="json")).identity() == config.identity()
 

@@ -54,7 +54,7 @@ def test_recordings_outside_the_mask_stay_outside(store: Path) -> None:
     assert not (chosen & ~firsts).any()
 
 
-def test_every_seed_draws_anew(store: Path) -> None:
+def test_every_seed_draws_differently(store: Path) -> None:
     place = open_store(store)
     train = place.split().mask("train")
     draws = {sample_patients(place, train, 0.5, seed).tobytes() for seed in range(5)}

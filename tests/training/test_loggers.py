@@ -49,7 +49,7 @@ def test_mlflow(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.fixture
 def wandb_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    """A fresh W&B session of a user who has never logged in; its process ends with the test."""
+    """Start a W&B session without a login, which ends with the test."""
     import wandb
 
     for name in ("WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE", "WANDB_MODE", "WANDB_DIR"):

@@ -30,7 +30,7 @@ OVERLAPPING = {"sinus": ("SR", "SB", "ST"), "fast": ("ST", "AFIB"), "irregular":
 
 @pytest.fixture(scope="module")
 def overlapping(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A hundred recordings whose classes overlap."""
+    """Return a store of a hundred recordings with overlapping classes."""
     folder = tmp_path_factory.mktemp("overlapping") / "store"
     dataset = replace(clocs.DATASETS.get("synthetic"), classes=OVERLAPPING)
     clocs.split(clocs.ingest(dataset, None, folder, options={"num_records": 100, "leads": 4}))
@@ -96,9 +96,7 @@ def test_two_ranks_measure_what_one_does(drive: Driver, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("method", ["cmsc", "supervised"])
-def test_a_loss_that_is_not_finite_ends_a_run_in_words_and_leaves_no_encoder(
-    method: str, store: Path, tmp_path: Path
-) -> None:
+def test_a_loss_that_is_not_finite_ends_a_run_without_an_encoder(method: str, store: Path, tmp_path: Path) -> None:
     told = [
         f"store={store}",
         f"runs={tmp_path}",
@@ -107,7 +105,7 @@ def test_a_loss_that_is_not_finite_ends_a_run_in_words_and_leaves_no_encoder(
         "batch_size=16",
         "checkpoint_every=1",
     ]
-    with pytest.raises(ConfigError, match="not finite at epoch 0. Try a smaller learning_rate"):
+    with pytest.raises(ConfigError, match=r"not finite at epoch 0\. Try a smaller learning_rate"):
         clocs.pretrain(f"{method}-synthetic", told)
     assert not list(tmp_path.rglob("model.safetensors"))
 
@@ -131,7 +129,7 @@ def test_one_class_in_validation_leaves_the_auc_out(tmp_path: Path) -> None:
         clocs.pretrain("supervised-synthetic", [*told, "monitor=auc"])
 
 
-def test_doubles_do_not_outlast_a_run(store: Path, tmp_path: Path) -> None:
+def test_float64_is_reset_after_a_run(store: Path, tmp_path: Path) -> None:
     clocs.pretrain(
         "cmsc-synthetic", [f"store={store}", f"runs={tmp_path}", "max_steps=1", "batch_size=16", "precision=64-true"]
     )

@@ -1,4 +1,4 @@
-"""Encoders of twelve leads at once: training with masks, ranks, resuming, fine-tuning and what comes after."""
+"""Encoders of twelve leads: training with masks, ranks, resuming, fine-tuning and what comes after."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ DRAWN = ("method.augmentations=[random_leads]", "method.positions=4")
 
 
 def lacking(folder: Path) -> Store:
-    """Sixty recordings of twelve leads, every third of which has no V4."""
+    """Return a store of sixty recordings of twelve leads, where every third lacks V4."""
     rng = np.random.default_rng(0)
     signals = rng.normal(0, 0.2, (60, 8, 5000)).cumsum(axis=-1) * 0.05
     signals[::3, 5] = np.nan
@@ -134,7 +134,7 @@ def test_a_killed_run_is_continued_bit_for_bit(
 
 @pytest.fixture(scope="module")
 def trained(twelve: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """A joint encoder, trained with lead dropout."""
+    """Return an encoder of several leads, trained with lead dropout."""
     runs = tmp_path_factory.mktemp("joint")
     return clocs.pretrain("cmsc-synthetic", [f"store={twelve}", f"runs={runs}", *JOINT, DROPPING, "max_epochs=3"])
 
@@ -208,7 +208,7 @@ def test_a_network_that_is_not_registered_trains_under_a_name_and_is_loaded_by_p
         return methods.SimCLR(encoders.wrap(network(), in_channels=2, embedding_dim=4))
 
     settings: dict[str, Any] = {"leads": "I,V1", "batch_size": 16, "max_steps": 2, "runs": tmp_path}
-    with pytest.raises(ConfigError, match="not registered. Pass name="):
+    with pytest.raises(ConfigError, match=r"not registered\. Pass name="):
         clocs.pretrain(method(), twelve, **settings)
     best = clocs.pretrain(method(), twelve, name="mine", onnx=True, **settings)["best"]
     encoder = clocs.load_encoder(best, module=network())
@@ -226,7 +226,7 @@ def test_a_network_that_is_not_registered_trains_under_a_name_and_is_loaded_by_p
     np.testing.assert_allclose(made.values, expected.numpy(), atol=1e-4)
 
 
-def test_a_shipped_encoder_is_fine_tuned_in_a_loop_of_ones_own(twelve: Path) -> None:
+def test_a_shipped_encoder_is_fine_tuned_in_a_plain_loop(twelve: Path) -> None:
     """Plain PyTorch: a dataset, a loader, a module, an optimizer."""
     torch.manual_seed(0)
     encoder = clocs.load_encoder("cmsc-physionet2020").module.train()

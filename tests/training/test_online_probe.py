@@ -17,7 +17,7 @@ Parts = tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_], npt.NDArray[np.flo
 
 @pytest.fixture
 def parts() -> Parts:
-    """Noisy embeddings (300, 20) and (200, 20) of four classes, any number of which a frame may have."""
+    """Return noisy embeddings (300, 20) and (200, 20) of four classes. A frame may have several."""
     rng = np.random.default_rng(0)
     truth = rng.random((500, 4)) < 0.3
     signal = truth @ rng.normal(size=(4, 20)) + 3 * rng.normal(size=(500, 20))
@@ -53,7 +53,7 @@ def test_fewer_frames_than_dimensions(parts: Parts) -> None:
     assert 0 < found < 1
 
 
-def test_classes_without_both_answers_do_not_count(parts: Parts) -> None:
+def test_classes_without_positives_or_negatives_do_not_count(parts: Parts) -> None:
     train, truth, validation, validation_truth = parts
     with_constant = truth.copy()
     with_constant[:, 3] = True

@@ -34,7 +34,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def walks(count: int, channels: int = 1) -> np.ndarray:
-    """(count, channels, 2500) frames that look like signals, from 0 to 1."""
+    """Return frames (count, channels, 2500) of smooth signals from 0 to 1."""
     walk = np.cumsum(np.random.default_rng(5).normal(size=(count, channels, POLICY.num_samples)), axis=-1)
     return POLICY.normalize(walk.astype(np.float32))
 
@@ -51,7 +51,7 @@ def test_frames_give_the_same_embeddings_at_any_batch_size(finished: Path) -> No
             np.testing.assert_allclose(found, module(torch.from_numpy(frames)).numpy(), atol=1e-5)
 
 
-def test_the_config_states_its_hash_and_the_file_holds_the_config_without(finished: Path) -> None:
+def test_the_config_has_the_hash_of_the_onnx_file_and_the_file_has_the_config(finished: Path) -> None:
     about = read_config(finished)
     assert about.pop("onnx_sha256") == file_hash(finished / "model.onnx")
     model = onnx.load(finished / "model.onnx")
@@ -61,7 +61,7 @@ def test_the_config_states_its_hash_and_the_file_holds_the_config_without(finish
     assert held["input"]["leads"] == list(LEADS)
 
 
-def test_the_file_says_nothing_about_this_machine(finished: Path) -> None:
+def test_the_onnx_file_contains_no_paths(finished: Path) -> None:
     raw = (finished / "model.onnx").read_bytes()
     assert str(Path(onnx_export.__file__).parents[1]).encode() not in raw
     assert b"site-packages" not in raw
@@ -73,9 +73,7 @@ def test_finishing_again_writes_the_same_bytes(finished: Path) -> None:
     assert {path.name: path.read_bytes() for path in finished.iterdir()} == before
 
 
-def test_a_file_that_differs_is_left_out_and_the_config_says_why(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_onnx_file_that_differs_from_torch_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As if a layer had been translated wrongly: its biases are 1e-3 off."""
     right = onnx_export._translated
 
@@ -107,7 +105,7 @@ def test_a_missing_package_leaves_the_encoder_usable(
     assert package in read_config(folder)["onnx_missing"]
 
 
-def test_several_leads_come_with_a_mask_and_a_module_of_the_users(tmp_path: Path) -> None:
+def test_several_leads_need_a_mask_and_a_module_may_be_passed(tmp_path: Path) -> None:
     network = nn.Sequential(nn.Conv1d(4, 8, 7, 5), nn.ReLU(), nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(8, 32))
     module = wrap(network, in_channels=4, embedding_dim=32)
     folder = make_encoder(tmp_path, module=module, in_channels=4)
@@ -124,7 +122,7 @@ def test_several_leads_come_with_a_mask_and_a_module_of_the_users(tmp_path: Path
     np.testing.assert_allclose(found, truth, atol=1e-5)
 
 
-def test_onnx_runtime_tells_its_makers_nothing(finished: Path, tmp_path: Path) -> None:
+def test_telemetry_of_onnx_runtime_is_off(finished: Path, tmp_path: Path) -> None:
     """It would keep an id for the machine, and a queue of what it sends, in the user's home."""
     script = (
         "import sys; from clocs.training.onnx_session import OnnxNetwork; OnnxNetwork(open(sys.argv[1], 'rb').read())"

@@ -19,7 +19,7 @@ CPU = torch.device("cpu")
 OLD = {"architecture": "x86_64", "avx512_f": True, "avx512_bf16": False, "amx_bf16": False}
 
 
-def test_emulated_bfloat16_is_told() -> None:
+def test_emulated_bfloat16_is_warned_about() -> None:
     with pytest.warns(UserWarning, match="precision=32-true"):
         warn_if_bfloat16_is_slow("bf16-mixed", CPU, OLD)
 
@@ -35,7 +35,7 @@ def test_emulated_bfloat16_is_told() -> None:
         ("bf16-mixed", CPU, {}),
     ],
 )
-def test_nothing_is_told_where_it_is_quick_or_unknown(
+def test_no_warning_for_fast_or_unknown_processors(
     precision: str, device: torch.device, processor: dict[str, object]
 ) -> None:
     with warnings.catch_warnings():
@@ -48,7 +48,7 @@ def test_half_precision_is_refused_where_there_is_no_gpu(store: Path, tmp_path: 
         clocs.pretrain("cmsc-synthetic", [f"store={store}", f"runs={tmp_path}", "precision=16-mixed", "max_steps=1"])
 
 
-def test_the_scale_of_half_precision_goes_on_after_a_kill(
+def test_the_gradient_scale_of_half_precision_is_restored(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The plugin that a GPU gets, on a processor: its scale falls at each overflow, and has fallen before the kill."""

@@ -7,7 +7,7 @@ import pytest
 from clocs.training.prefetch import Prefetcher
 
 
-def test_the_next_one_is_made_before_it_is_asked_for() -> None:
+def test_the_next_batch_is_prepared_in_advance() -> None:
     made = {number: threading.Event() for number in range(4)}
 
     def make(number: int) -> str:
@@ -24,7 +24,7 @@ def test_the_next_one_is_made_before_it_is_asked_for() -> None:
     assert not made[3].is_set()
 
 
-def test_an_error_is_raised_where_the_batch_is_wanted() -> None:
+def test_an_error_is_raised_when_the_batch_is_requested() -> None:
     def make(number: int) -> int:
         if number == 1:
             raise ValueError("broken shard")

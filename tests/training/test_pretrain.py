@@ -36,7 +36,7 @@ from tests.training.conftest import data_of
 
 @pytest.fixture(scope="module")
 def first(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The best encoder of three steps of CMSC."""
+    """Return the folder of the best encoder of three steps of CMSC."""
     here = [f"store={store}", f"runs={tmp_path_factory.mktemp('first')}"]
     return Path(clocs.pretrain("cmsc-synthetic", [*here, "max_steps=3", "batch_size=32"])["best"])
 
@@ -70,7 +70,7 @@ def test_a_masked_model_trains_by_its_ready_config_and_embeds_by_the_mean_of_its
     assert embedded.values.shape[1] == encoder.embedding_dim
 
 
-def test_an_encoder_from_before_an_option_was_there_is_taken(first: Path, store: Path, tmp_path: Path) -> None:
+def test_an_encoder_saved_before_an_option_existed_is_accepted(first: Path, store: Path, tmp_path: Path) -> None:
     shutil.copytree(first, tmp_path / "old")
     about = unseal((first / "config.json").read_bytes(), "config.json")
     del about["encoder"]["options"]["final_relu"]
@@ -83,7 +83,7 @@ def test_an_encoder_from_before_an_option_was_there_is_taken(first: Path, store:
 @pytest.mark.parametrize(
     "override", ["encoder.embedding_dim=64", "encoder.dropout=0", "encoder.final_relu=false", "frames.num_samples=1250"]
 )
-def test_another_network_than_the_one_it_starts_from_is_refused(
+def test_initial_weights_of_another_network_are_refused(
     override: str, first: Path, store: Path, tmp_path: Path
 ) -> None:
     option = re.escape(override.partition("=")[0])
@@ -91,7 +91,7 @@ def test_another_network_than_the_one_it_starts_from_is_refused(
         clocs.pretrain("supervised-synthetic", [f"store={store}", f"runs={tmp_path}", f"init_from={first}", override])
 
 
-def test_other_frames_than_those_it_starts_from_are_told_with_the_keys_that_change_them(
+def test_frames_unlike_those_of_the_initial_encoder_are_warned_about_with_overrides(
     first: Path, store: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(store, tmp_path / "store")  # frames at another rate are cached there
@@ -134,7 +134,7 @@ def test_raw_steps_are_to_be_scaled_for_an_encoder_of_millivolt(first: Path, tmp
     clocs.pretrain("cmsc-folder", [*here, "frames.normalization=typical"])
 
 
-def test_a_run_is_named_by_the_weights_it_starts_from_not_by_their_place(
+def test_a_run_is_named_by_its_initial_weights_and_not_by_their_folder(
     first: Path, store: Path, tmp_path: Path
 ) -> None:
     here = [f"store={store}", f"runs={tmp_path / 'runs'}", "max_steps=1"]
@@ -150,7 +150,7 @@ def test_a_run_is_named_by_the_weights_it_starts_from_not_by_their_place(
         clocs.pretrain("supervised-synthetic", [*here, "init_from=nowhere"])
 
 
-def test_a_shipped_encoder_goes_on_with_other_recordings(store: Path, tmp_path: Path) -> None:
+def test_a_shipped_encoder_is_trained_on_other_recordings(store: Path, tmp_path: Path) -> None:
     here = [
         f"store={store}",
         f"runs={tmp_path / 'runs'}",
@@ -186,7 +186,7 @@ def test_an_encoder_has_seen_what_the_one_it_started_from_had_seen(first: Path, 
         clocs.pretrain("supervised-synthetic", [*here, "seed=1", f"init_from={tmp_path / 'damaged'}"])
 
 
-def test_an_encoder_that_does_not_say_what_it_has_seen_goes_on_with_its_own_split_only(
+def test_an_encoder_without_seen_recordings_continues_on_its_own_split_only(
     first: Path, store: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(first, tmp_path / "old")
@@ -238,7 +238,7 @@ def test_only_labelled_items_train_and_all_validate(draw: str, store: Path) -> N
         ("supervised-synthetic", ["label_fraction=0.01"], "do not fill a batch"),
     ],
 )
-def test_fractions_that_make_no_sense_are_refused(
+def test_invalid_fractions_are_refused(
     name: str, overrides: list[str], message: str, store: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError, match=message):
@@ -253,7 +253,7 @@ def test_a_finished_run_is_found_where_it_was_moved_to(first: Path, store: Path,
 
 
 class StoppedError(Exception):
-    """What a test ends a training with."""
+    """Error by which a test ends a training."""
 
 
 def stop_at(step: int) -> Progress:
@@ -270,7 +270,7 @@ HALF = ("batch_size=32", "max_steps=20", "max_epochs=3", "checkpoint_every=1")
 
 @pytest.fixture
 def unfinished(store: Path, tmp_path: Path) -> tuple[list[str], Path]:
-    """How a run was called, and the folder in which it was stopped after its first epoch."""
+    """Return the arguments of a run, and its folder after it was stopped at its first epoch."""
     here = [f"store={store}", f"runs={tmp_path / 'runs'}", *HALF]
     with pytest.raises(StoppedError):
         clocs.pretrain("cmsc-synthetic", here, progress=stop_at(18))
@@ -303,7 +303,7 @@ def test_an_unfinished_run_without_its_encoder_is_refused(unfinished: tuple[list
 
 
 def same_end(run: str, whole: Path) -> None:
-    """A run ends with the metrics, encoder and checkpoints of one that was never stopped."""
+    """Check that a run has the metrics, encoder and checkpoints of a run that was never stopped."""
     names = ["metrics.jsonl", "best/config.json", "best/model.safetensors"]
     names += [f"checkpoints/{path.name}" for path in (whole / "checkpoints").iterdir()]
     for name in names:
@@ -312,13 +312,13 @@ def same_end(run: str, whole: Path) -> None:
 
 @pytest.fixture(scope="module")
 def undisturbed(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same run, never stopped."""
+    """Return the folder of the same run, never stopped."""
     here = [f"store={store}", f"runs={tmp_path_factory.mktemp('whole')}", *HALF]
     return Path(clocs.pretrain("cmsc-synthetic", here)["run"])
 
 
 @pytest.mark.parametrize("name", ["checkpoints/step-00000018.safetensors", "metrics.jsonl"])
-def test_a_damaged_checkpoint_is_passed_over_and_said(
+def test_a_damaged_checkpoint_is_skipped_with_a_warning(
     name: str, unfinished: tuple[list[str], Path], undisturbed: Path
 ) -> None:
     """The run continues from the one before it, and finds what one that was never stopped finds."""
@@ -336,7 +336,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_said(
     same_end(again["run"], undisturbed)
 
 
-def test_all_checkpoints_damaged_is_refused_and_the_advice_is_true(
+def test_a_run_with_only_damaged_checkpoints_is_refused_and_the_advice_works(
     unfinished: tuple[list[str], Path], undisturbed: Path
 ) -> None:
     """Without checkpoints the run begins again, and finds what one that was never stopped finds."""
@@ -377,7 +377,7 @@ def test_one_process_trains_a_run_at_a_time(store: Path, tmp_path: Path) -> None
     assert [line["step"] for line in finished_epochs(Path(done["run"]))] == [3]
 
 
-def test_nobody_waits_for_fabric_but_who_trains() -> None:
+def test_fabric_is_imported_only_for_training() -> None:
     """It imports torch's compiler, which takes longer than torch itself."""
     heavy = "{'lightning_fabric', 'torch._dynamo'}"
     code = f"import sys, clocs.experiments.grid, reproduction.cells; sys.exit(bool({heavy} & set(sys.modules)))"

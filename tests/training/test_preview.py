@@ -28,7 +28,7 @@ def config(store: Path, method: str, *overrides: str) -> PretrainConfig:
 
 
 def loss_of(matrix: Similarity, *, patients: bool) -> float:
-    """The paper's equations 2 to 4 of a whole batch's matrix; without ``patients``, the diagonal alone."""
+    """Return the loss by the paper's equations 2 to 4; without ``patients``, of the diagonal only."""
     found = pair_kinds(matrix.patients)
     total = 0.0
     for axis in (0, 1):
@@ -66,7 +66,7 @@ def test_the_first_steps_loss_follows_from_the_matrix(
 
 
 def gathered(settings: PretrainConfig, *, together: bool, purpose: str) -> npt.NDArray[np.float32]:
-    """Frames of the first batch, in mV, by another way: the sampler's items from the training part."""
+    """Return frames of the first batch in mV, from the sampler's items of the training part."""
     from clocs.training.sampler import ShuffledSampler
 
     opened = open_store(settings.store)
@@ -114,7 +114,7 @@ def test_seconds_are_the_recordings_own(store: Path) -> None:
         ),
     ],
 )
-def test_augmented_views_come_with_what_they_were(method: str, names: tuple[str, ...], store: Path) -> None:
+def test_augmented_views_come_with_their_originals(method: str, names: tuple[str, ...], store: Path) -> None:
     settings = config(store, method)
     views, matrix = preview_batch(settings, instances=2)
     frames = gathered(settings, together=False, purpose="evaluation")[:2]
@@ -134,7 +134,7 @@ def test_augmented_views_come_with_what_they_were(method: str, names: tuple[str,
         assert not np.array_equal(views.values[:, 0], views.values[:, 1])
 
 
-def test_a_patients_instances_stand_side_by_side(store: Path) -> None:
+def test_instances_are_grouped_by_patient(store: Path) -> None:
     _, chance = preview_batch(config(store, "cmsc"), cells=20)
     changes = int((np.diff(chance.patients) != 0).sum())
     assert changes == len(set(chance.patients.tolist())) - 1
@@ -145,7 +145,7 @@ def test_a_patients_instances_stand_side_by_side(store: Path) -> None:
     assert (pair_kinds(chosen.patients) == OTHER).sum() == 20 * 20 - 5 * 16
 
 
-def test_a_trained_encoder_tells_patients_apart(store: Path, tmp_path: Path) -> None:
+def test_a_trained_encoder_separates_patients(store: Path, tmp_path: Path) -> None:
     settings = config(store, "cmsc", "max_steps=60", "instances_per_patient=4", f"runs={tmp_path}")
     best = Path(pretrain(settings)["best"])
     _, fresh = preview_batch(settings)

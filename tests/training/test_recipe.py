@@ -46,7 +46,7 @@ def test_random_pairs_do_not_depend_on_which_rank_holds_an_instance(store: Path)
     assert not torch.equal(data.train.make(items, 0, "train", 0, 1)["views"], whole)
 
 
-def test_a_picture_of_random_pairs_names_segments_and_has_nothing_to_compare_them_with(store: Path) -> None:
+def test_a_preview_of_random_pairs_names_segments_without_originals(store: Path) -> None:
     views, _ = preview_batch(resolve_config("cmsmlc-synthetic", [f"store={store}", *PARTS]), instances=2)
     assert views.names == tuple(f"segment {number}: baseline_wander, mask" for number in (1, 2))
     assert views.offsets.tolist() == [0, 2500]

@@ -24,13 +24,13 @@ def run(tmp_path: Path) -> Run:
     return begun
 
 
-def test_a_place_that_cannot_hold_runs_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_hold_runs_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StoreError, match=r"Cannot write .*config\.json: Not a directory"):
         Run(tmp_path / "file", "cmsc-example", {}, {}).begin()
 
 
-def test_a_torn_line_of_the_clock_is_left_out(run: Run) -> None:
+def test_a_damaged_timing_line_is_left_out(run: Run) -> None:
     run.timing.append(step=4, frames=100, seconds=2.0)
     timing = run.folder / "timing.jsonl"
     timing.write_bytes(timing.read_bytes() + ZEROS + b"\xff\n7\n" + TORN)
@@ -44,7 +44,7 @@ def test_a_torn_line_of_the_clock_is_left_out(run: Run) -> None:
     assert [line["step"] for line in timings(run.folder)] == [4, 12]
 
 
-def test_a_run_with_a_torn_line_of_the_clock_comes_to_its_end(store: Path, tmp_path: Path) -> None:
+def test_a_run_with_a_damaged_timing_line_finishes(store: Path, tmp_path: Path) -> None:
     told = [f"store={store}", f"runs={tmp_path}", "batch_size=16", "max_steps=1", "max_epochs=2"]
     folder = Path(clocs.pretrain("cmsc-synthetic", told)["run"])
     (folder / "result.json").unlink()
@@ -52,7 +52,7 @@ def test_a_run_with_a_torn_line_of_the_clock_comes_to_its_end(store: Path, tmp_p
     assert clocs.pretrain("cmsc-synthetic", told)["steps"] == 1
 
 
-def test_rewinding_leaves_the_lines_before_as_they_were(run: Run) -> None:
+def test_rewinding_keeps_earlier_lines(run: Run) -> None:
     stated = []
     for step in range(1, 5):
         run.metrics.append(step=step, validation_loss=1 / 3**step)
@@ -82,7 +82,7 @@ def test_rewinding_to_damaged_lines_is_refused(damage: Callable[[bytes], bytes],
 
 
 @pytest.mark.parametrize("damage", [ZEROS, b"\xff\n", TORN + b"\n", b"7\n"])
-def test_a_damaged_line_of_metrics_is_named_with_what_to_delete(damage: bytes, run: Run) -> None:
+def test_a_damaged_line_of_metrics_is_reported_with_advice(damage: bytes, run: Run) -> None:
     run.metrics.append(step=1, epoch=0, validation_loss=2.0)
     metrics = run.folder / "metrics.jsonl"
     whole = metrics.read_bytes()
@@ -94,7 +94,7 @@ def test_a_damaged_line_of_metrics_is_named_with_what_to_delete(damage: bytes, r
 
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "timing.jsonl"])
-def test_a_finished_runs_logs_are_those_it_stated(name: str, run: Run) -> None:
+def test_logs_of_a_finished_run_are_verified(name: str, run: Run) -> None:
     """Each bit of each line, a line more and a line less."""
     run.metrics.append(step=1, epoch=0, validation_loss=2.0)
     run.timing.append(step=1, frames=8, seconds=2.0)
@@ -128,7 +128,7 @@ def test_what_a_run_is_and_where_it_ran_carry_their_hash(read: Callable[[Path], 
 
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "timing.jsonl"])
-def test_a_full_disk_is_told_in_words(name: str, run: Run) -> None:
+def test_a_full_disk_is_reported(name: str, run: Run) -> None:
     (run.folder / name).symlink_to("/dev/full")
     log = run.metrics if name == "metrics.jsonl" else run.timing
     with pytest.raises(

@@ -14,11 +14,11 @@ from clocs.training.sampler import AlternatingSampler, PatientSampler, Permutati
 
 @settings(max_examples=60)
 @given(size=st.integers(1, 3000), seed=st.integers(0, 2**40))
-def test_a_permutation_is_one(size: int, seed: int) -> None:
+def test_a_permutation_contains_every_element_once(size: int, seed: int) -> None:
     assert sorted(Permutation(size, seed)(np.arange(size))) == list(range(size))
 
 
-def test_a_place_needs_no_other_place() -> None:
+def test_elements_of_a_permutation_are_computed_independently() -> None:
     """A billion items cost no memory: places are computed one by one."""
     order = Permutation(10**9, 3)
     few = order([0, 1, 999_999_999])
@@ -52,7 +52,7 @@ def test_an_epoch_takes_every_item_once_and_the_next_differs() -> None:
     seed=st.integers(0, 99),
     batch_size=st.integers(2, 8),
 )
-def test_of_chosen_items_an_epoch_takes_each_once_and_no_other(chosen: set[int], seed: int, batch: int) -> None:
+def test_an_epoch_contains_each_chosen_item_once_and_no_other(chosen: set[int], seed: int, batch: int) -> None:
     sampler = ShuffledSampler(10**9 + 1, batch, seed, np.array(sorted(chosen)))
     drawn = np.concatenate([sampler.batch(0, step) for step in range(sampler.steps)]).tolist()
     assert sampler.steps == len(chosen) // batch
@@ -60,7 +60,7 @@ def test_of_chosen_items_an_epoch_takes_each_once_and_no_other(chosen: set[int],
     assert set(drawn) <= chosen
 
 
-def test_a_repeated_epoch_takes_every_item_as_often_in_ever_other_orders() -> None:
+def test_repeated_passes_contain_every_item_in_different_orders() -> None:
     sampler = RepeatedSampler(ShuffledSampler(96, 32, seed=1), 3)
     epochs = [np.concatenate([sampler.batch(epoch, step) for step in range(sampler.steps)]) for epoch in (0, 1)]
     assert sampler.steps == 9
@@ -75,9 +75,9 @@ def test_too_few_chosen_items_are_refused() -> None:
         ShuffledSampler(100, 8, 0, np.arange(5))
 
 
-def test_each_patient_brings_as_many_items_as_asked() -> None:
+def test_a_batch_has_the_configured_number_of_items_per_patient() -> None:
     patients = np.repeat(np.arange(50), np.arange(50) % 5 + 1)
-    sampler = PatientSampler(patients, batch_size=12, each=3, seed=0)
+    sampler = PatientSampler(patients, batch_size=12, per_patient=3, seed=0)
     seen: list[int] = []
     for step in range(sampler.steps):
         batch = sampler.batch(0, step)
@@ -87,12 +87,12 @@ def test_each_patient_brings_as_many_items_as_asked() -> None:
         seen += people.tolist()
     assert len(seen) == len(set(seen)), "a patient comes once an epoch"
     with pytest.raises(ConfigError, match="multiple"):
-        PatientSampler(patients, batch_size=10, each=3, seed=0)
+        PatientSampler(patients, batch_size=10, per_patient=3, seed=0)
 
 
 @settings(max_examples=30)
 @given(sizes=st.lists(st.integers(8, 60), min_size=1, max_size=4), seed=st.integers(0, 99))
-def test_stores_take_turns_and_each_is_gone_through_before_it_begins_anew(sizes: list[int], seed: int) -> None:
+def test_stores_alternate_and_each_is_finished_before_it_repeats(sizes: list[int], seed: int) -> None:
     batch, sampler = 8, AlternatingSampler(sizes, 8, seed)
     drawn = [sampler.batch(epoch, step) for epoch in range(3) for step in range(sampler.steps)]
     assert sampler.steps == len(sizes) * (sizes[0] // batch)

@@ -58,9 +58,7 @@ def test_a_run_is_planned_by_epochs_and_steps_whichever_end_first() -> None:
         planned("max_epochs=3", "warmup_steps=21")
 
 
-def test_the_optimiser_takes_its_steps_at_these_rates(
-    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_optimizer_uses_the_scheduled_rates(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Seen from inside its step, and over the end of an epoch."""
     used, step = [], torch.optim.Adam.step
 
@@ -77,7 +75,7 @@ def test_the_optimiser_takes_its_steps_at_these_rates(
 
 
 @pytest.mark.slow
-def test_a_killed_run_goes_on_at_the_rate_it_would_have_had(drive: Driver, tmp_path: Path) -> None:
+def test_a_resumed_run_has_the_same_learning_rates(drive: Driver, tmp_path: Path) -> None:
     """kill -9 in the rise and in the fall: weights, optimiser and metrics are bit-identical."""
     settings = ("max_steps=30", "checkpoint_every=3", "batch_size=32", "schedule=cosine", "warmup_steps=8")
     drive("cmsc", *settings, f"runs={tmp_path / 'whole'}")

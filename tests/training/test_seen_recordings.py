@@ -1,4 +1,4 @@
-"""What an encoder has seen: the keys of its signals, which any damage makes unreadable."""
+"""Keys of the recordings that an encoder has seen."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from clocs.training.seen_recordings import FILE, load_seen_keys, save_seen_keys,
 
 
 def literal_key(store: Store, record: int) -> int:
-    """BLAKE2b of rate, and of names and microvolts of the leads in alphabetical order; its first eight bytes."""
+    """Return eight bytes of BLAKE2b of sampling rate, and of names and microvolts of the sorted leads."""
     shard, row = store.locate(record)
     recording = store.shard(shard).recording(row)
     digest = hashlib.blake2b(b"500.0", digest_size=16)
@@ -25,7 +25,7 @@ def literal_key(store: Store, record: int) -> int:
 
 
 def literal_lead_key(store: Store, record: int) -> int:
-    """BLAKE2b of rate and microvolts of lead II, or of the first; its first eight bytes."""
+    """Return eight bytes of BLAKE2b of sampling rate and microvolts of lead II, or of the first lead."""
     shard, row = store.locate(record)
     recording = store.shard(shard).recording(row)
     lead = recording.leads.index("II") if "II" in recording.leads else 0

@@ -51,7 +51,7 @@ def test_batches_mix_stores_and_keep_their_patients_apart(store: Path, other: Pa
     assert batch["patient"].tolist() == patients[batch["item"].numpy()].tolist()
 
 
-def test_stores_that_take_turns_share_no_batch(store: Path, other: Path) -> None:
+def test_alternating_stores_share_no_batch(store: Path, other: Path) -> None:
     given = [f"store={store}", f"extra_stores={other}", *JOINT, "alternate_stores=true"]
     config = resolve_config("cmsmlc-synthetic", given)
     data = data_of(config)
@@ -102,9 +102,7 @@ def test_a_batch_of_several_stores_does_not_depend_on_ranks(store: Path, other: 
     assert torch.equal(torch.cat(shares), whole)
 
 
-def test_a_run_on_several_stores_says_so_and_remembers_all_it_has_seen(
-    store: Path, other: Path, tmp_path: Path
-) -> None:
+def test_a_run_on_several_stores_lists_all_stores_and_seen_recordings(store: Path, other: Path, tmp_path: Path) -> None:
     here = [f"runs={tmp_path}", *JOINT, "max_steps=2"]
     done = clocs.pretrain("cmsmlc-synthetic", [f"store={store}", f"extra_stores={other}", *here])
     alone = clocs.pretrain("cmsmlc-synthetic", [f"store={store}", *here])
@@ -124,7 +122,7 @@ def test_labels_of_several_stores_are_refused(store: Path, other: Path) -> None:
         open_training_stores(config)
 
 
-def test_stores_whose_instances_have_more_or_fewer_views_are_not_mixed(store: Path, other: Path) -> None:
+def test_stores_with_different_numbers_of_views_are_not_mixed(store: Path, other: Path) -> None:
     config = resolve_config("cmsmlc-synthetic", [f"store={store}", f"extra_stores={other}"])
     with pytest.raises(ConfigError, match=f"cmsmlc makes 8 in {store}, 2 in {other}.*random_pair"):
         data_of(config)

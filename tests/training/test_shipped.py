@@ -1,4 +1,4 @@
-"""Where an encoder lies."""
+"""Folders of encoders."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clocs.training.shipped import find_encoder_folder, shipped_encoders
 
 @pytest.fixture
 def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A package that comes with two encoders, and a folder that is none."""
+    """Create a package with two encoders, and a folder without one."""
     models = tmp_path / "package" / "models"
     for name in ("cmsc-chapman", "byol-ptbxl"):
         (models / name).mkdir(parents=True)
@@ -33,7 +33,7 @@ def test_shipped_encoders_go_by_name(shipped: Path) -> None:
     assert "Did you mean" not in str(caught.value)
 
 
-def test_a_runs_best_or_the_folder_itself(shipped: Path, tmp_path: Path) -> None:
+def test_the_folder_of_a_run_or_of_an_encoder_is_found(shipped: Path, tmp_path: Path) -> None:
     best = tmp_path / "run" / "best"
     best.mkdir(parents=True)
     assert find_encoder_folder(tmp_path / "run") == tmp_path / "run", "nothing is best yet"

@@ -38,22 +38,22 @@ class VisibleTokens(Method):
 
     @property
     def is_stochastic(self) -> bool:
-        """Masks are random."""
+        """Return True, because masks are random."""
         return True
 
     def views(self, signals: Tensor, generator: torch.Generator) -> Tensor:
-        """(B, 1, C, S)."""
+        """Return the frames (B, 1, C, S)."""
         return self.augment(signals, generator)
 
     def draw_masks(self, views: Tensor, generator: torch.Generator) -> Batch:
-        """``token_mask`` (B, T), true where a token is visible."""
+        """Return ``token_mask`` (B, T), true where a token is visible."""
         size = (len(views), self.encoder.num_tokens(views.shape[-1]))
         mask = torch.rand(size, generator=generator) < self.visible
         mask[:, 0] = True
         return {"token_mask": mask}
 
     def forward(self, batch: Batch) -> Outputs:
-        """Predictions and embeddings, each (B, E)."""
+        """Return predictions and embeddings, each (B, E)."""
         lead_mask = batch["lead_mask"][:, 0] if "lead_mask" in batch else None
         tokens = self.encoder.tokens(batch["views"][:, 0], lead_mask)
         weight = batch["token_mask"].to(tokens.dtype).unsqueeze(-1)

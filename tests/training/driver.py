@@ -16,6 +16,7 @@ import clocs.core.files
 import clocs.training.loop as loops
 from clocs.training.config_resolution import resolve_config
 from clocs.training.pretrain import pretrain
+from clocs.training.state import TrainingState
 from tests.training import token_method  # noqa: F401  (registers the method)
 
 
@@ -39,7 +40,7 @@ def main() -> None:
 def _write_gradients(path: str, seed: int) -> None:
     """Replace training by one step on a fixed global batch; keep its loss and gradients."""
 
-    def train(self: loops.Loop, about: object, start: object, progress: object) -> loops.State:
+    def train(self: loops.Loop, about: object, start: object, progress: object) -> TrainingState:
         items = np.random.default_rng(seed).permutation(len(self.data.train))[: self.config.batch_size]
         loss = self.step(self.share(self.data.train, items, "train", 0, 0))
         if self.is_rank_zero:

@@ -100,7 +100,7 @@ def test_two_damaged_checkpoints_are_reported_with_advice(saving: Saving) -> Non
         IntegrityError, match=rf"^{folder}/step-00000006\.json: .*; {folder}/step-00000003\.safeten"
     ) as e:
         saving.chosen()
-    assert f"Or delete {folder}, and the same command trains the run again from its start" in str(e.value)
+    assert f"or delete {folder}, so that the same command trains the run again from its start" in str(e.value)
 
 
 def test_a_checkpoint_with_damaged_metrics_is_skipped(saving: Saving) -> None:

@@ -114,8 +114,8 @@ def test_methods_that_compare_leads_have_no_ready_config_where_there_is_one() ->
         ("max_steps=true", "steps: must be a number, not true"),
         ("method.head=true", "head: must be a number, not true"),
         ("encoder.dropout=false", "dropout: must be a number, not false"),
-        ("method.augmentations=12", "augmentations: give a list of names, not 12"),
-        ("method.augmentations=", "augmentations: give a list of names, not None"),
+        ("method.augmentations=12", "augmentations: expected a list of names, got 12"),
+        ("method.augmentations=", "augmentations: expected a list of names, got None"),
         (
             "method.augmentations=[gaussian_noise",
             r"'method.augmentations=\[gaussian_noise': the value is not YAML: expected",

@@ -95,7 +95,7 @@ def test_leads_that_no_recording_has_are_refused(store: Path, other: Path) -> No
     [
         ("cmlc", "leads=II", "takes two views or more of an instance, but .* has 1 view.*: 1 segment.* II"),
         ("cmsc", "frames.num_segments=1", "takes two views or more of an instance, but .* has 1 view.*: 1 segment"),
-        ("cmsmlc", "frames={segments: 1, leads: [II]}", "takes two views or more"),
+        ("cmsmlc", "frames={num_segments: 1, leads: [II]}", "takes two views or more"),
         *(
             (name, "frames.num_segments=2", "takes one segment a frame, but .* 2 segment")
             for name in ("simclr", "byol", "mtssl", "supervised")

@@ -74,8 +74,8 @@ def test_finishing_again_writes_the_same_bytes(finished: Path) -> None:
 
 
 def test_an_onnx_file_that_differs_from_torch_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if a layer had been translated wrongly: its biases are 1e-3 off."""
-    right = onnx_export._translated
+    """Simulate an export error: the biases of a layer are 1e-3 off."""
+    right = onnx_export._translate
 
     def wrong(module: nn.Module, channels: int, num_samples: int) -> onnx.ModelProto:
         model = right(module, channels, num_samples)
@@ -84,7 +84,7 @@ def test_an_onnx_file_that_differs_from_torch_is_not_written(tmp_path: Path, mon
         return model
 
     folder = make_encoder(tmp_path)
-    monkeypatch.setattr(onnx_export, "_translated", wrong)
+    monkeypatch.setattr(onnx_export, "_translate", wrong)
     assert "differ from torch's by up to 0.001" in finish_encoder(folder)
     about = read_config(folder)
     assert "differ from torch's by up to 0.001" in about["onnx_missing"]

@@ -52,11 +52,11 @@ def test_an_epoch_takes_every_item_once_and_the_next_differs() -> None:
     seed=st.integers(0, 99),
     batch_size=st.integers(2, 8),
 )
-def test_an_epoch_contains_each_chosen_item_once_and_no_other(chosen: set[int], seed: int, batch: int) -> None:
-    sampler = ShuffledSampler(10**9 + 1, batch, seed, np.array(sorted(chosen)))
+def test_an_epoch_contains_each_chosen_item_once_and_no_other(chosen: set[int], seed: int, batch_size: int) -> None:
+    sampler = ShuffledSampler(10**9 + 1, batch_size, seed, np.array(sorted(chosen)))
     drawn = np.concatenate([sampler.batch(0, step) for step in range(sampler.steps)]).tolist()
-    assert sampler.steps == len(chosen) // batch
-    assert len(set(drawn)) == len(drawn) == sampler.steps * batch
+    assert sampler.steps == len(chosen) // batch_size
+    assert len(set(drawn)) == len(drawn) == sampler.steps * batch_size
     assert set(drawn) <= chosen
 
 
@@ -86,7 +86,7 @@ def test_a_batch_has_the_configured_number_of_items_per_patient() -> None:
         assert (counts == 3).all()
         seen += people.tolist()
     assert len(seen) == len(set(seen)), "a patient comes once an epoch"
-    with pytest.raises(ConfigError, match="multiple"):
+    with pytest.raises(ConfigError, match="must be 2 or more and divide batch_size=10"):
         PatientSampler(patients, batch_size=10, per_patient=3, seed=0)
 
 

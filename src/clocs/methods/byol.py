@@ -99,5 +99,5 @@ class BYOL(Method):
         """
         for average, current in zip(self.target.parameters(), self.encoder.parameters(), strict=True):
             average.lerp_(current, 1 - self.decay)
-        for average, current in zip(self.target.buffers(), self.encoder.buffers(), strict=True):
-            average.copy_(current)
+        for buffer, latest in zip(self.target.buffers(), self.encoder.buffers(), strict=True):
+            buffer.copy_(latest)

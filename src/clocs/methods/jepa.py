@@ -193,8 +193,8 @@ class JEPA(MaskedMethod):
         """
         for average, current in zip(self.target.parameters(), self.encoder.parameters(), strict=True):
             average.lerp_(current, 1 - self.decay_at(step))
-        for average, current in zip(self.target.buffers(), self.encoder.buffers(), strict=True):
-            average.copy_(current)
+        for buffer, latest in zip(self.target.buffers(), self.encoder.buffers(), strict=True):
+            buffer.copy_(latest)
 
     def trained_encoder(self) -> Encoder:
         """Return the encoder that ``saved_encoder`` selects."""

@@ -59,7 +59,7 @@ def training(folder: Path, run: str, **changes: Any) -> list[str]:
         "max_epochs": 2,
         "batch_size": 8,
     }
-    options |= {"frames.num_samples": 400, "frames.sampling_rate": 125, "frames.segments": 2, "leads": "II,V2"}
+    options |= {"frames.num_samples": 400, "frames.sampling_rate": 125, "frames.num_segments": 2, "leads": "II,V2"}
     options |= {"encoder.embedding_dim": EMBEDDING, "checkpoint_every": 2, "onnx": "false"}
     return [f"{key}={value}" for key, value in {**options, **changes}.items()]
 

@@ -65,7 +65,7 @@ def literal(recording: Recording, policy: FramePolicy) -> list[tuple[int, Frame,
 
 
 def scaled(values: Frame, of: Frame, how: str) -> Frame:
-    if how == "unit":
+    if how == "minmax":
         return np.asarray((values - of.min()) / (of.max() - of.min()))
     return np.asarray((values - of.mean()) * 0.15 / of.std()) if how == "typical" else values
 

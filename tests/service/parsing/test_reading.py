@@ -129,7 +129,9 @@ def test_folders_of_a_zip_leave_the_words_whole() -> None:
 
 def test_a_header_without_its_signal_says_what_to_do(real_data: Path) -> None:
     header = {name: data for name, data in sample(real_data, "cpsc").items() if name.endswith(".hea")}
-    assert refusal(header).startswith("The header refers to a signal file that is not in the upload. Send both together")
+    assert refusal(header).startswith(
+        "The header refers to a signal file that is not in the upload. Send both together"
+    )
 
 
 @pytest.mark.parametrize("data", [b"", b"hello", b"\x89PNG\r\n\x1a\n" + bytes(1000), b"%PDF-1.4"])

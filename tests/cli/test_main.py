@@ -54,7 +54,7 @@ def test_an_interrupted_command_says_that_it_continues(
 ) -> None:
     code, errors = interrupted(arguments, at_work, tmp_path)
     assert code == 130, errors
-    assert errors.splitlines()[-1] == "interrupted; the same command continues where it was"
+    assert errors.splitlines()[-1] == "interrupted; the same command continues where it stopped"
     assert "Traceback" not in errors
 
 

@@ -101,7 +101,7 @@ def test_existing_files_are_kept_by_default(archive: Path, tmp_path: Path) -> No
     assert (out / "a.hea").read_text() == "mine"
     assert convert(archive, out, "wfdb", overwrite=True).written == 3
     assert clocs.read(out / "a.hea").labels == ("SR",)
-    with pytest.raises(ConfigError, match=r"a\.hea exists"):
+    with pytest.raises(ConfigError, match=r"a\.dat exists"):
         convert(archive / "a.hea", out / "a.hea")
 
 

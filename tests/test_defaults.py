@@ -37,7 +37,7 @@ def test_changed_and_missing_defaults_are_found_and_new_ones_are_not() -> None:
     old = {"method a": {"x": 1, "y": 2}, "method b": {"x": 1}}
     assert list(renamed(old, {**old, "method c": {"x": 1}})) == []
     assert list(renamed(old, {"method a": {"x": 1, "y": 3, "z": 4}})) == ["method a: y", "method b: x"]
-    assert list(renamed({"config a": {}}, {"config a": {"batch_size": 16}})) == ["config a: batch"]
+    assert list(renamed({"config a": {}}, {"config a": {"batch_size": 16}})) == ["config a: batch_size"]
 
 
 def test_a_changed_default_is_not_written_under_the_same_schema_number(

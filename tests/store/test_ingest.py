@@ -221,6 +221,20 @@ def test_a_disk_error_while_listing_files_is_named(tmp_path: Path) -> None:
         ingest(dataset, None, tmp_path / "store")
 
 
+@pytest.mark.parametrize("missing", ["record_id", "patient_id"])
+def test_a_loaded_recording_without_ids_is_refused(tmp_path: Path, missing: str) -> None:
+    recording = replace(make_recording(), **{missing: ""})
+    dataset = replace(
+        DATASETS.get("folder"),
+        name="ward",
+        entries=lambda *_: iter([Entry("a", patient_id="17")]),
+        load=lambda *_: recording,
+        needs_source=False,
+    )
+    with pytest.raises(ConfigError, match=r"'ward' returned a recording without .*apply_entry"):
+        ingest(dataset, None, tmp_path / "store")
+
+
 def test_removed_recordings_are_counted(tmp_path: Path) -> None:
     one, other, store = records(tmp_path / "one", *"abc"), records(tmp_path / "other", "c", "d"), tmp_path / "store"
     first = ingest("folder", one, store)

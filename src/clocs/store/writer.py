@@ -172,6 +172,7 @@ def _passing_recordings(
     for entry in task.entries:
         try:
             recording = task.dataset.load(source, entry, task.options)  # type: ignore[arg-type]
+            _check_ids(recording, task.dataset.name)
             findings = assess(recording, task.gate)
             stored = drop_derived_leads(recording)
         except (OSError, MemoryError, ConfigError, MissingExtraError):
@@ -186,6 +187,15 @@ def _passing_recordings(
             refused.append(_failed_checks(recording, findings))
         else:
             yield stored
+
+
+def _check_ids(recording: Recording, dataset: str) -> None:
+    """Refuse a recording without ids, which a split would join with all others of no patient."""
+    if not (recording.record_id and recording.patient_id):
+        raise ConfigError(
+            f"load of dataset '{dataset}' returned a recording without record_id or patient_id. Return "
+            "apply_entry(recording, entry), and give each entry or recording a record_id."
+        )
 
 
 def _unreadable(entry: Entry, detail: str) -> QuarantinedRecording:

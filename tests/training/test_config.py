@@ -202,3 +202,17 @@ def test_the_encoder_section_has_leads_and_dimensions_and_only_changes_name_a_ru
     assert "num_samples" not in other.encoder_options(num_samples=1000)
     with pytest.raises(ConfigError, match=r"embedding_dim.*did you mean 'encoder\.embedding_dim'"):
         resolve_config("cmsc-synthetic", ["embedding_dim=64"])
+
+
+@pytest.mark.parametrize("given", ["12", 12])
+def test_twelve_stands_for_the_standard_leads(given: object) -> None:
+    names = "I,II,III,aVR,aVL,aVF,V1,V2,V3,V4,V5,V6"
+    config = resolve_config({"base": "cmsc-synthetic", "leads": given})
+    assert config.leads == tuple(names.split(","))
+    assert config.identity() == resolve_config("cmsc-synthetic", [f"leads={names}"]).identity()
+    assert resolve_config("cmsc-synthetic", ["leads=12"]).leads == config.leads
+
+
+def test_an_unknown_config_is_refused_with_the_methods() -> None:
+    with pytest.raises(ConfigError, match=r"Methods: .*simclr.*Import or install"):
+        resolve_config("mine-nowhere")

@@ -13,7 +13,7 @@ from clocs.core.options import option_names
 from clocs.core.run_identity import changed_values
 from clocs.encoders.encoder import ENCODERS, changed_encoder_options, is_registered, parse_encoder
 from clocs.methods.method import changed_method, parse_method
-from clocs.signals.leads import canonical_lead
+from clocs.signals.leads import STANDARD_LEADS, canonical_lead
 from clocs.training.labels import LabelUnit
 
 EXECUTION_KEYS: Final = frozenset(
@@ -66,7 +66,7 @@ class PretrainConfig(BaseModel):
     frames: dict[str, Any] = Field(default_factory=dict)
     """Fields of :class:`clocs.FramePolicy` that replace those of the dataset, such as ``{"normalization": "none"}``."""
     leads: tuple[str, ...] = ()
-    """Names of the leads; empty for those of the frame policy."""
+    """Names of the leads, ``12`` for the twelve standard leads; empty for those of the frame policy."""
     init_from: str | None = None
     """Encoder to start from: a shipped encoder's name, or a folder. None starts from random weights."""
     patient_fraction: float = Field(default=1.0, gt=0, le=1)
@@ -151,6 +151,11 @@ class PretrainConfig(BaseModel):
     @classmethod
     def _split_at_commas(cls, value: Any) -> Any:
         return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
+
+    @field_validator("leads", mode="before")  # runs before the validator above: pydantic calls the last one first
+    @classmethod
+    def _twelve_leads(cls, value: Any) -> Any:
+        return STANDARD_LEADS if value in (12, "12") else value
 
     @field_validator("leads")
     @classmethod

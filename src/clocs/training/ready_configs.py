@@ -70,8 +70,11 @@ def ready_config(name: str) -> dict[str, Any]:
     pairs = {"-".join(pair): pair for pair in reversed(_method_dataset_pairs())}  # the first of equal names wins
     if name not in pairs:
         near = get_close_matches(name, pairs, n=3)
-        hint = f" Did you mean {', '.join(near)}?" if near else ""
-        raise ConfigError(f"No config '{name}': expected a file or METHOD-DATASET.{hint}")
+        hint = f"Did you mean {', '.join(near)}?" if near else f"Methods: {', '.join(METHODS.names())}."
+        raise ConfigError(
+            f"No config '{name}': expected a file or METHOD-DATASET. {hint} Import or install a method or "
+            "dataset of your own first. The dataset needs the frames that the method uses."
+        )
     method, dataset = pairs[name]
     if method == RECOMMENDED_NAME:
         return {**copy.deepcopy(RECOMMENDED), "store": f"stores/{dataset}"}

@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
 from clocs.core.errors import ConfigError
-from clocs.core.options import changed_options, constructor_options, option_names, validate_model
+from clocs.core.options import changed_options, constructor_options, option_names, options_of, validate_model
 
 
 class Some(BaseModel):
@@ -116,3 +116,12 @@ class Unreadable:
 def test_annotations_that_cannot_be_read_are_an_error() -> None:
     with pytest.raises(ConfigError, match=r"options of Unreadable cannot be read from its constructor: .*'Absent'"):
         constructor_options(Unreadable, {}, "part")
+
+
+def test_an_option_that_is_not_an_attribute_is_named() -> None:
+    class Forgetful:
+        def __init__(self, width: int = 4, sigma: float = 0.1) -> None:
+            self.width = width
+
+    with pytest.raises(ConfigError, match=r"Forgetful .* Assign self\.sigma in its constructor"):
+        options_of(Forgetful())

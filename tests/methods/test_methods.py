@@ -262,6 +262,8 @@ def test_requirements_of_methods(name: str, segments: int, views: int, needs: st
 
 
 def test_leads_as_views_need_an_encoder_of_one_lead() -> None:
+    with pytest.raises(ConfigError, match=r"got Linear\. .*encoders\.wrap"):
+        CMSC(torch.nn.Linear(500, 16))  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="takes one lead, not 12"):
         CMSMLC(ResNet(in_channels=12))
 

@@ -80,9 +80,16 @@ def options_of(part: object, *, exclude: Collection[str] = ()) -> dict[str, Any]
         All options by name.
 
     Raises:
-        ConfigError: Options are invalid. The message lists all of them.
+        ConfigError: Options are invalid, or have no attribute. The message lists all of them.
     """
-    values = {name: getattr(part, name) for name in option_names(type(part), exclude=exclude)}
+    names = option_names(type(part), exclude=exclude)
+    missing = [f"self.{name}" for name in names if not hasattr(part, name)]
+    if missing:
+        raise ConfigError(
+            f"{type(part).__name__} does not store each option as an attribute of the same name. "
+            f"Assign {', '.join(missing)} in its constructor."
+        )
+    values = {name: getattr(part, name) for name in names}
     return constructor_options(type(part), values, type(part).__name__, exclude=exclude)
 
 

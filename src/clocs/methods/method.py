@@ -92,6 +92,11 @@ class Method(nn.Module, ABC):
 
     def __init__(self, encoder: Encoder, augmentations: Augmentations = ()) -> None:
         super().__init__()
+        if not isinstance(encoder, Encoder):
+            raise ConfigError(
+                f"Expected an Encoder, got {type(encoder).__name__}. Wrap another module: "
+                "encoders.wrap(module, in_channels=..., embedding_dim=...)."
+            )
         if self.leads_as_views and encoder.in_channels != 1:
             raise ConfigError(
                 f"{type(self).__name__} takes each lead as a view, so its encoder takes one lead, not "

@@ -155,7 +155,7 @@ def validate_model(model: type[Model], values: Mapping[str, Any], owner: str) ->
     if instance is None:
         allowed = ", ".join(model.model_fields) or "none"
         hint = f" Its options: {allowed}." if values.keys() - model.model_fields.keys() else ""
-        raise ConfigError(f"{owner}: {'; '.join(errors)}.{hint}")
+        raise ConfigError(f"{owner}: {'; '.join(errors).removesuffix('.')}.{hint}")
     return instance
 
 

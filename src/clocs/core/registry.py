@@ -108,14 +108,15 @@ class Registry(Generic[Part]):
             ConfigError: The name is taken by another class, or the class does not satisfy the interface of its kind.
 
         Example:
-            The public namespaces export this method, for example as ``clocs.encoders.register``.
+            The public namespaces export this method: ``clocs.encoders.register`` is that of
+            ``clocs.encoders.ENCODERS``. A dataset is an object: ``clocs.DATASETS.register("ward")(WARD)``.
 
             >>> from clocs.core.registry import Registry
-            >>> encoders = Registry("encoder")  # in your code: from clocs import encoders
-            >>> @encoders.register("my_encoder")
+            >>> ENCODERS = Registry("encoder")  # in your code: from clocs.encoders import ENCODERS
+            >>> @ENCODERS.register("my_encoder")
             ... class MyEncoder:
             ...     pass
-            >>> encoders.get("my_encoder") is MyEncoder
+            >>> ENCODERS.get("my_encoder") is MyEncoder
             True
         """
 

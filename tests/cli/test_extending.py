@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -11,10 +12,12 @@ import tomllib
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
+import numpy as np
 import pytest
 
 from clocs.formats.writing import write
 from clocs.store.ingest import ingest
+from clocs.store.store import open_store
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "extending.md").read_text()
 
@@ -88,6 +91,36 @@ def test_a_run_with_all_of_them(package: Path, files: Path, tmp_path: Path) -> N
         _run(package, *clocs, "evaluate", "probe", done["best"], "store", "--label-fraction", "1", "--json")
     )
     assert set(probed["test"]["recording"]["classes"]) == {"SR", "AF"}
+
+
+def _script(name: str, folder: Path) -> Path:
+    """Write a script of the page."""
+    (code,) = re.findall(rf"```python\n# {name}\n(.*?)```", PAGE, re.DOTALL)
+    script = folder / name
+    script.write_text(code)
+    return script
+
+
+def test_files_of_an_own_format_are_ingested_with_patients_and_labels(package: Path, tmp_path: Path) -> None:
+    _script("ward.py", tmp_path)
+    lines = ["file,visit,person,rhythm"]
+    for number, recording in enumerate(ingest("synthetic", None, tmp_path / "made", options={"num_records": 12})):
+        name = f"bed{number % 2}/visit{number}.csv"
+        (tmp_path / "ward" / name).parent.mkdir(parents=True, exist_ok=True)
+        header = ",".join(recording.leads).upper()
+        samples = np.rint(recording.signal.T * 1000)
+        np.savetxt(tmp_path / "ward" / name, samples, fmt="%d", delimiter=",", header=header, comments="")
+        lines.append(f"{name},v{number},p{number // 2},AFIB")
+    (tmp_path / "ward" / "cohort.csv").write_text("\n".join(lines))
+    assert _run(package, "ward.py") == "12 {}\n"
+    read = open_store(tmp_path / "ward-store").recording("v11")
+    assert (read.patient_id, read.labels, read.leads[3], read.sampling_rate) == ("p5", ("AFIB",), "aVR", 500)
+    assert np.array_equal(read.signal, (samples.T / 1000).astype(np.float32))
+
+
+def test_the_script_with_own_parts_trains_and_probes(package: Path, tmp_path: Path) -> None:
+    _script("own_parts.py", tmp_path)
+    assert 0 <= ast.literal_eval(_run(package, "own_parts.py"))["value"] <= 1
 
 
 def _run(package: Path, *arguments: str) -> str:

@@ -221,9 +221,8 @@ def test_a_disk_error_while_listing_files_is_named(tmp_path: Path) -> None:
         ingest(dataset, None, tmp_path / "store")
 
 
-@pytest.mark.parametrize("missing", ["record_id", "patient_id"])
-def test_a_loaded_recording_without_ids_is_refused(tmp_path: Path, missing: str) -> None:
-    recording = replace(make_recording(), **{missing: ""})
+@pytest.mark.parametrize("recording", [make_recording(record_id=""), make_recording(patient_id="")])
+def test_a_loaded_recording_without_ids_is_refused(tmp_path: Path, recording: Recording) -> None:
     dataset = replace(
         DATASETS.get("folder"),
         name="ward",

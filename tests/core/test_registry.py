@@ -67,6 +67,7 @@ def test_the_error_for_an_unknown_name_suggests_a_similar_one_and_lists_all() ->
     with pytest.raises(ConfigError) as raised:
         parts.get("zzz")
     assert "Did you mean" not in str(raised.value)
+    assert str(raised.value).endswith("Or import the module, or install the package, that registers it.")
 
 
 def test_parts_of_an_installed_package_are_listed_and_read(tmp_path: Path) -> None:

@@ -80,7 +80,8 @@ class Registry(Generic[Part]):
         if name not in self._locations:
             similar = get_close_matches(name, self._locations, n=1)
             hint = f" Did you mean '{similar[0]}'?" if similar else ""
-            raise ConfigError(f"Unknown {self.kind} '{name}'.{hint} Choose from {', '.join(self._locations)}.")
+            own = "" if similar else " Or import the module, or install the package, that registers it."
+            raise ConfigError(f"Unknown {self.kind} '{name}'.{hint} Choose from {', '.join(self._locations)}.{own}")
         try:
             part = self._import(name)
         except Exception as error:

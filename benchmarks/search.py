@@ -16,9 +16,9 @@ from synthetic_archive import queries_near, write_synthetic_archive
 from threadpoolctl import threadpool_limits
 
 import clocs
-from clocs.similarity.index.changes import build_index
 from clocs.similarity.index.faiss_index import EF_SEARCH
 from clocs.similarity.index.filters import Filter
+from clocs.similarity.index.updates import build_index
 
 K, ROWS, ROUNDS = 10, 100_000, 15
 SIZES = (10_000, 100_000, 1_000_000)

@@ -35,7 +35,7 @@ PAPERS_WEIGHTS: Final[dict[str, Any]] = {"off_diagonals": None}
 """The paper's weights of pairs of one patient, which the ablation starts from."""
 ABLATIONS: Final[dict[str, dict[str, Any]]] = {
     UNCHANGED: {},
-    "all positive pairs weigh alike, as is recommended": {"method": {"off_diagonals": "alike"}},
+    "all positive pairs weigh alike, as is recommended": {"method": {"off_diagonals": "equal"}},
     "the paper's network": {"encoder": {"name": "cnn"}, "pca": False},
     "no other lead (CMSC)": {"method": {"name": "cmsc", "view_choice": None}},
     "no other segment (CMLC)": {
@@ -48,7 +48,7 @@ ABLATIONS: Final[dict[str, dict[str, Any]]] = {
     },
     "all pairs of views": {"method": {"view_choice": "all"}},
     "no augmentations": {"method": {"augmentations": ()}},
-    "projection head": {"method": {"head": 128}},
+    "projection head": {"method": {"projection_hidden_dim": 128}},
     "no positives across a patient's instances": {"method": {"off_diagonals": "none"}},
     "frames scaled to 0..1": {"frames": {}},
     "250 Hz": {"frames": {"normalization": "none", "sampling_rate": 250, "num_samples": 1250}},

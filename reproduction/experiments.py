@@ -152,7 +152,7 @@ def leakage(seeds: Iterable[int]) -> Iterator[AnyCell]:
             yield Evaluation(protocol="linear", start=start, dataset="physionet2020", seed=seed, config=evaluation)
 
 
-SAME_PATIENT = {"all pairs alike": "alike", "none": "none"}
+SAME_PATIENT = {"all pairs alike": "equal", "none": "none"}
 """Weights of pairs of one patient's instances, other than the paper's."""
 
 

@@ -38,7 +38,7 @@ PRESETS: dict[Preset, Settings] = {
         label_unit="frames",
         train_mode=True,
         encoder_options={"final_relu": False},
-        contrast_options={"off_diagonals": "one_triangle", "pairs": "last"},
+        contrast_options={"off_diagonals": "one_triangle", "view_pairs": "last"},
     ),
     "recommended": Settings(frames="encoder", label_unit="patients"),
     # For the search: cells state everything themselves.

@@ -16,7 +16,7 @@ from clocs.evaluation.model_outputs import ModelOutputs
 from clocs.evaluation.pca import write_pca_encoder
 from clocs.evaluation.probe import ProbeConfig, probe
 from clocs.evaluation.results import load_scores
-from clocs.evaluation.scoring import scores_by_level
+from clocs.evaluation.scoring import outputs_by_level
 from clocs.experiments.grid import compute_cell
 from clocs.experiments.workspace import CellTable, Workspace
 from clocs.metrics.replicates import draw_replicates
@@ -142,7 +142,7 @@ def _save_replicates(cell: Evaluation, workspace: Workspace, scores: ModelOutput
     table, name, known = (
         CellTable(workspace.results / REPLICATES_TABLE),
         workspace.name(cell),
-        dict(scores_by_level(scores)),
+        dict(outputs_by_level(scores)),
     )
     if table.get(name) is None:
         drawn = {

@@ -37,7 +37,7 @@ LONG: Final[Mapping[str, Any]] = {**THREE_DATASETS, "temperature": 0.2, "max_ste
 IN_TURNS: Final[Mapping[str, Any]] = {**THREE_DATASETS, "alternate_stores": True, "max_steps": 9_000}
 OWN_INSTANCE: Final[Mapping[str, Any]] = {"precision": "bf16-mixed", "off_diagonals": "none"}
 """No positive pairs across a patient's instances."""
-ALIKE: Final[Mapping[str, Any]] = {"precision": "bf16-mixed", "off_diagonals": "alike"}
+ALIKE: Final[Mapping[str, Any]] = {"precision": "bf16-mixed", "off_diagonals": "equal"}
 """Positive pairs across a patient's instances have the same weight as others."""
 
 TRIALS: Final[dict[str, Mapping[str, Any]]] = {
@@ -47,7 +47,7 @@ TRIALS: Final[dict[str, Mapping[str, Any]]] = {
     "bf16": {"precision": "bf16-mixed"},
     "temperature 0.2": {"precision": "bf16-mixed", "temperature": 0.2},
     "temperature 0.05": {"precision": "bf16-mixed", "temperature": 0.05},
-    "head": {"precision": "bf16-mixed", "head": 128},
+    "head": {"precision": "bf16-mixed", "projection_hidden_dim": 128},
     "250 Hz": {"precision": "bf16-mixed", "frames": SLOWER},
     "250 Hz, stem 7/2": {
         "precision": "bf16-mixed",
@@ -61,7 +61,7 @@ TRIALS: Final[dict[str, Mapping[str, Any]]] = {
     "scaled to 0..1": {"precision": "bf16-mixed", "frames": {}},
     "stem stride 3": {"precision": "bf16-mixed", "encoder": {"name": "resnet", "stem_stride": 3}},
     "no head, eight times the steps": {"precision": "bf16-mixed", "max_steps": 8 * STEPS},
-    "head, eight times the steps": {"precision": "bf16-mixed", "head": 128, "max_steps": 8 * STEPS},
+    "head, eight times the steps": {"precision": "bf16-mixed", "projection_hidden_dim": 128, "max_steps": 8 * STEPS},
     "decorrelation 0.3": {"precision": "bf16-mixed", "decorrelation": 0.3},
     "decorrelation 0.3, eight times the steps": {
         "precision": "bf16-mixed",
@@ -75,7 +75,7 @@ TRIALS: Final[dict[str, Mapping[str, Any]]] = {
     },
     "head, eight times the steps, principal components": {
         "precision": "bf16-mixed",
-        "head": 128,
+        "projection_hidden_dim": 128,
         "max_steps": 8 * STEPS,
         "pca": True,
     },
@@ -106,7 +106,7 @@ TRIALS: Final[dict[str, Mapping[str, Any]]] = {
 """Changes to ``BASE`` and ``METHOD`` by trial. None removes an option."""
 
 OF_METHOD: Final = frozenset(
-    {"view_choice", "augmentations", "head", "temperature", "decorrelation", "off_diagonals"},
+    {"view_choice", "augmentations", "projection_hidden_dim", "temperature", "decorrelation", "off_diagonals"},
 )
 
 

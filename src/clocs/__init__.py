@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from clocs.signals.quality import assess as assess
     from clocs.similarity.archive.archive import open_archive as open_archive
     from clocs.similarity.archive.embedding import embed_store as embed_store
-    from clocs.similarity.index.changes import build_index as build_index
-    from clocs.similarity.index.search import PatientIndex as PatientIndex
-    from clocs.similarity.index.search import open_index as open_index
+    from clocs.similarity.index.patient_index import PatientIndex as PatientIndex
+    from clocs.similarity.index.patient_index import open_index as open_index
+    from clocs.similarity.index.updates import build_index as build_index
     from clocs.similarity.scoring.audit import audit as audit
     from clocs.store.convert import convert as convert
     from clocs.store.deidentify import deidentify as deidentify
@@ -84,9 +84,9 @@ _EXPORTS = {
     "audit": "clocs.similarity.scoring.audit:audit",
     "embed_store": "clocs.similarity.archive.embedding:embed_store",
     "open_archive": "clocs.similarity.archive.archive:open_archive",
-    "build_index": "clocs.similarity.index.changes:build_index",
-    "open_index": "clocs.similarity.index.search:open_index",
-    "PatientIndex": "clocs.similarity.index.search:PatientIndex",
+    "build_index": "clocs.similarity.index.updates:build_index",
+    "open_index": "clocs.similarity.index.patient_index:open_index",
+    "PatientIndex": "clocs.similarity.index.patient_index:PatientIndex",
 }
 """Public name -> ``"module:attribute"``. Command-line commands have the same names as their functions here."""
 

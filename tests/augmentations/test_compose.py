@@ -19,7 +19,7 @@ from clocs.augmentations import (
     Scaling,
     compose,
 )
-from clocs.augmentations.compose import changed_augmentations, describe_augmentations, parse_augmentations
+from clocs.augmentations.compose import describe_augmentations, non_default_augmentations, parse_augmentations
 from clocs.core.errors import ConfigError
 from clocs.core.registry import Registry
 from tests.augmentations.conftest import noise, seeded
@@ -61,7 +61,7 @@ def test_descriptions_hold_all_options_or_those_that_differ() -> None:
         {"name": "gaussian_noise", "sigma": 1.0, "relative": False, "probability": 1.0},
         {"name": "flip_time", "probability": 0.5},
     ]
-    assert changed_augmentations(given) == [{"name": "gaussian_noise", "sigma": 1.0}, {"name": "flip_time"}]
+    assert non_default_augmentations(given) == [{"name": "gaussian_noise", "sigma": 1.0}, {"name": "flip_time"}]
 
 
 def test_all_errors_are_reported_together() -> None:
@@ -84,7 +84,7 @@ def test_all_errors_are_reported_together() -> None:
     [
         ({"name": "spec_augment_time", "hop": 65}, "hop must be at most a quarter of the window, 64"),
         ({"name": "spec_augment_time", "window": 255}, "multiple of 2"),
-        ({"name": "spec_augment_frequency", "width": 1.1}, "width"),
+        ({"name": "spec_augment_frequency", "mask_fraction": 1.1}, "mask_fraction"),
         ({"name": "gaussian_noise", "sigma": -1}, "sigma"),
         ({"name": "gaussian_noise", "sigma": float("inf")}, "finite"),
         ({"name": "gaussian_noise", "sigma": True}, "sigma: must be a number, not true"),

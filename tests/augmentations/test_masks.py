@@ -24,7 +24,7 @@ def literal_masked(row: Array, options: SpectrogramMask, axis: int, start: int) 
     padded = np.pad(row, window // 2, mode="reflect")
     begins = range(0, len(padded) - window + 1, hop)
     spectrogram = np.array([np.fft.rfft(hann * padded[at : at + window]) for at in begins]).T
-    width = round(options.width * spectrogram.shape[axis])
+    width = round(options.mask_fraction * spectrogram.shape[axis])
     band = (slice(None), slice(start, start + width)) if axis == 1 else (slice(start, start + width), slice(None))
     spectrogram[band] = 0 + 0j
     total, weight = np.zeros_like(padded), np.zeros_like(padded)
@@ -39,10 +39,10 @@ def literal_masked(row: Array, options: SpectrogramMask, axis: int, start: int) 
     ("options", "axis", "num_samples", "bins"),
     [
         (SpecAugmentTime(window=64, hop=16), 1, 640, 41),
-        (SpecAugmentTime(window=64, hop=16, width=0.5), 1, 607, 38),
+        (SpecAugmentTime(window=64, hop=16, mask_fraction=0.5), 1, 607, 38),
         (SpecAugmentTime(window=64, hop=9), 1, 331, 37),
         (SpecAugmentFrequency(window=64, hop=16), 0, 640, 33),
-        (SpecAugmentFrequency(window=64, hop=16, width=0.5), 0, 607, 33),
+        (SpecAugmentFrequency(window=64, hop=16, mask_fraction=0.5), 0, 607, 33),
         (SpecAugmentFrequency(window=62, hop=9), 0, 331, 32),
     ],
 )
@@ -52,7 +52,7 @@ def test_each_row_has_one_of_the_paper_s_masks(
     """Every row equals the literal version with exactly one start of 0..N - N_m, and starts differ."""
     signals = noise(12, num_samples)
     made = options(signals, seeded())[:, 0].numpy()
-    starts = bins - round(options.width * bins) + 1
+    starts = bins - round(options.mask_fraction * bins) + 1
     found = []
     for row, out in zip(signals[:, 0].numpy(), made, strict=True):
         near = [s for s in range(starts) if np.abs(literal_masked(row, options, axis, s) - out).max() < 1e-10]
@@ -82,7 +82,7 @@ def test_starts_are_even_over_all_that_fit() -> None:
 
 
 def test_masks_are_placed_independently() -> None:
-    kept = SpecAugmentTime(num_masks=3, width=0.1).kept(torch.zeros((500, 1)), 40, seeded())
+    kept = SpecAugmentTime(num_masks=3, mask_fraction=0.1).kept(torch.zeros((500, 1)), 40, seeded())
     masked = (~kept).sum(dim=-1)
     assert int(masked.min()) >= 4
     assert int(masked.max()) == 12
@@ -93,8 +93,8 @@ def test_masks_are_placed_independently() -> None:
 def test_nothing_masked_gives_the_signal_back_and_everything_silence(name: str) -> None:
     for num_samples in (2500, 2499, 257):
         signals = noise(4, num_samples, torch.float32)
-        np.testing.assert_allclose(named(name, width=0)(signals, seeded()), signals, rtol=0, atol=1e-5)
-        assert named(name, width=1)(signals, seeded()).abs().max() == 0
+        np.testing.assert_allclose(named(name, mask_fraction=0)(signals, seeded()), signals, rtol=0, atol=1e-5)
+        assert named(name, mask_fraction=1)(signals, seeded()).abs().max() == 0
 
 
 def test_a_time_mask_silences_and_leaves_the_rest() -> None:
@@ -148,5 +148,5 @@ def test_a_mask_may_lie_anywhere_and_cover_nothing_or_all() -> None:
     assert len(counts) == 9
     assert scipy.stats.chisquare(counts).pvalue > 1e-3
     some = noise(3, 100)
-    assert torch.equal(Mask(width=0)(some, seeded()), some)
-    assert torch.equal(Mask(width=1)(some, seeded()), some.mean(dim=-1, keepdim=True).expand_as(some))
+    assert torch.equal(Mask(mask_fraction=0)(some, seeded()), some)
+    assert torch.equal(Mask(mask_fraction=1)(some, seeded()), some.mean(dim=-1, keepdim=True).expand_as(some))

@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
 from clocs.core.errors import ConfigError
-from clocs.core.options import changed_options, constructor_options, option_names, options_of, validate_model
+from clocs.core.options import constructor_options, non_default_options, option_names, options_of, validate_model
 
 
 class Some(BaseModel):
@@ -104,9 +104,9 @@ def test_all_invalid_options_of_a_constructor_are_reported() -> None:
 
 def test_only_options_that_differ_from_the_defaults_are_changed() -> None:
     exclude = ("encoder",)
-    assert changed_options(Part, {"width": 4, "sigma": 0.1, "names": []}, exclude=exclude) == {}
-    assert changed_options(Part, {"width": 5, "names": ["b"]}, exclude=exclude) == {"width": 5, "names": ("b",)}
-    assert changed_options(Part, {"encoder": 3}) == {"encoder": 3}, "without a default, every value counts"
+    assert non_default_options(Part, {"width": 4, "sigma": 0.1, "names": []}, exclude=exclude) == {}
+    assert non_default_options(Part, {"width": 5, "names": ["b"]}, exclude=exclude) == {"width": 5, "names": ("b",)}
+    assert non_default_options(Part, {"encoder": 3}) == {"encoder": 3}, "without a default, every value counts"
 
 
 class Unreadable:

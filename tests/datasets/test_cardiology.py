@@ -25,7 +25,7 @@ def test_the_file_name_gives_the_patient(real_data: Path) -> None:
 def test_classes_and_frame_policy_give_the_frames_of_the_paper(real_data: Path) -> None:
     """Count from the JSON files alone: the paper has 4,584 + 1,109 + 1,386 = 7,079 frames."""
     class_of = {label: name for name, labels in CARDIOLOGY.classes.items() for label in labels}
-    window = CARDIOLOGY.frames["evaluation"].num_source_samples
+    window = CARDIOLOGY.frame_policies["evaluation"].num_source_samples
     assert window == 256
     every = kept = 0
     with zipfile.ZipFile(real_data / "cardiology.zip") as archive:

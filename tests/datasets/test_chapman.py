@@ -119,5 +119,5 @@ def test_a_missing_or_different_table_raises_an_error(tmp_path: Path) -> None:
 
 def test_one_lead_of_the_truncated_record_is_excluded() -> None:
     """10,646 x 4 leads, less 8 missing V2 and this one, are the paper's 42,575 instances."""
-    assert CHAPMAN.frames["evaluation"].excluded_leads == ((TRUNCATED_RECORD, "V2"),)
+    assert CHAPMAN.frame_policies["evaluation"].excluded_leads == ((TRUNCATED_RECORD, "V2"),)
     assert CHAPMAN.expected["instances"] == 10_646 * 4 - 8 - 1

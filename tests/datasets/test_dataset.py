@@ -38,9 +38,9 @@ def test_a_dataset_has_title_licence_and_publisher(dataset: Dataset) -> None:
 
 
 def test_frame_policies_are_valid_and_match_the_encoders(dataset: Dataset) -> None:
-    assert "evaluation" in dataset.frames
-    assert set(dataset.frames) <= {"evaluation", "segments"}
-    for name, policy in dataset.frames.items():
+    assert "evaluation" in dataset.frame_policies
+    assert set(dataset.frame_policies) <= {"evaluation", "segments"}
+    for name, policy in dataset.frame_policies.items():
         assert FramePolicy.model_validate(policy.model_dump()) == policy
         assert policy.num_samples == 2500
         assert policy.num_segments == (2 if name == "segments" else 1)
@@ -58,7 +58,7 @@ def test_metadata_is_json(dataset: Dataset) -> None:
     assert json.loads(json.dumps(metadata, allow_nan=False)) == metadata
     assert metadata["name"] == dataset.name
     assert list(metadata["classes"]) == list(dataset.classes)
-    assert FramePolicy.model_validate(metadata["frames"]["evaluation"]) == dataset.frames["evaluation"]
+    assert FramePolicy.model_validate(metadata["frame_policies"]["evaluation"]) == dataset.frame_policies["evaluation"]
     assert SplitPolicy.model_validate(metadata["split"]) == dataset.split
 
 

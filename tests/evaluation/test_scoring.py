@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, brier_score_loss, roc_auc_score
 
 from clocs.evaluation.model_outputs import ModelOutputs
-from clocs.evaluation.scoring import compute_metrics, scores_by_level
+from clocs.evaluation.scoring import compute_metrics, outputs_by_level
 
 
 def make_scores(seed: int, recordings: int = 30, rows: int = 150) -> ModelOutputs:
@@ -41,7 +41,7 @@ def literal(scores: ModelOutputs, level: str) -> dict[int, tuple[list[float], li
 @given(seed=st.integers(0, 2**30), recordings=st.integers(1, 40), rows=st.integers(1, 90))
 def test_pooling_equals_a_loop_over_groups(seed: int, recordings: int, rows: int) -> None:
     scores = make_scores(seed, recordings, rows)
-    found = dict(scores_by_level(scores))
+    found = dict(outputs_by_level(scores))
     assert found["frame"] is scores
     for level, field in (("recording", "record"), ("patient", "patient")):
         pool_outputs, expected = found[level], literal(scores, field)

@@ -168,7 +168,7 @@ def test_a_folder_without_encoder_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_bytes(seal({"method": "cmsc"}))
     with pytest.raises(StoreError, match="'best'"):
         load_encoder(tmp_path)
-    with pytest.raises(ConfigError, match="neither a folder nor an encoder"):
+    with pytest.raises(ConfigError, match="neither a folder nor a shipped encoder"):
         load_encoder(tmp_path / "nowhere")
 
 

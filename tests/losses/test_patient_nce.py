@@ -48,7 +48,7 @@ def mean(values: list[float]) -> float:
 
 
 def literal(
-    embeddings: Tensor, patients: Tensor, temperature: float, off_diagonals: OffDiagonals, pairs: Pairs
+    embeddings: Tensor, patients: Tensor, temperature: float, off_diagonals: OffDiagonals, view_pairs: Pairs
 ) -> float:
     """Compute equations 2-4 in loops, with the options of the released code and of one mean over all cells."""
     count, views, _ = embeddings.shape
@@ -58,11 +58,11 @@ def literal(
     upper = [(i, k) for i, k in cells if i < k]
     lower = [(i, k) for i, k in cells if i > k]
     # Cells (i, k) of the similarity matrix: i in the first view, k in the second. Columns are anchored at k.
-    found = {"both": (cells, cells), "alike": (cells, cells), "one_triangle": (upper, lower), "none": ([], [])}
+    found = {"both": (cells, cells), "equal": (cells, cells), "one_triangle": (upper, lower), "none": ([], [])}
     rows, columns = found[off_diagonals]
     losses = []
     for a, b in combinations(range(views), 2):
-        if off_diagonals == "alike":
+        if off_diagonals == "equal":
             positive = [*cells, *((i, i) for i in range(count))]
             loss = -mean([term(view[a], view[b], i, k, temperature) for i, k in positive])
             losses.append(loss - mean([term(view[b], view[a], k, i, temperature) for i, k in positive]))
@@ -72,20 +72,20 @@ def literal(
         loss -= mean([term(view[a], view[b], i, k, temperature) for i, k in rows])
         loss -= mean([term(view[b], view[a], k, i, temperature) for i, k in columns])
         losses.append(loss)
-    return losses[-1] if pairs == "last" else mean(losses)
+    return losses[-1] if view_pairs == "last" else mean(losses)
 
 
 @pytest.mark.parametrize("views", range(2, 9))
-@pytest.mark.parametrize(("off_diagonals", "pairs"), VARIANTS)
-def test_equals_the_equations_written_out(views: int, off_diagonals: OffDiagonals, pairs: Pairs) -> None:
+@pytest.mark.parametrize(("off_diagonals", "view_pairs"), VARIANTS)
+def test_equals_the_equations_written_out(views: int, off_diagonals: OffDiagonals, view_pairs: Pairs) -> None:
     embeddings, patients = batch(7, views, seed=views)
-    loss = PatientNCELoss(off_diagonals=off_diagonals, pairs=pairs)(embeddings, patients)
+    loss = PatientNCELoss(off_diagonals=off_diagonals, view_pairs=view_pairs)(embeddings, patients)
     assert loss.dtype == torch.float64
-    assert loss.item() == pytest.approx(literal(embeddings, patients, 0.1, off_diagonals, pairs), rel=0, abs=1e-10)
+    assert loss.item() == pytest.approx(literal(embeddings, patients, 0.1, off_diagonals, view_pairs), rel=0, abs=1e-10)
 
 
 def literal_of_tensors(
-    embeddings: Tensor, patients: Tensor, temperature: float, off_diagonals: OffDiagonals, pairs: Pairs
+    embeddings: Tensor, patients: Tensor, temperature: float, off_diagonals: OffDiagonals, view_pairs: Pairs
 ) -> Tensor:
     """Compute the same equations on (B, B) matrices, which autograd differentiates."""
     units = embeddings / embeddings.norm(dim=-1, keepdim=True)
@@ -96,22 +96,22 @@ def literal_of_tensors(
     for a, b in combinations(range(embeddings.shape[1]), 2):
         similarities = units[:, a] @ units[:, b].T / temperature
         rows, columns = -similarities.log_softmax(1), -similarities.log_softmax(0)
-        if off_diagonals == "alike":
+        if off_diagonals == "equal":
             losses.append((rows + columns)[same | diagonal].mean())
             continue
         loss = (rows + columns)[diagonal].mean()
         for terms, cells in zip((rows, columns), above[off_diagonals], strict=True):
             loss = loss + terms[cells].mean() if cells.any() else loss
         losses.append(loss)
-    return losses[-1] if pairs == "last" else torch.stack(losses).mean()
+    return losses[-1] if view_pairs == "last" else torch.stack(losses).mean()
 
 
 @pytest.mark.parametrize("views", [2, 4])
-@pytest.mark.parametrize(("off_diagonals", "pairs"), VARIANTS)
-def test_gradients_equal_those_of_the_equations(views: int, off_diagonals: OffDiagonals, pairs: Pairs) -> None:
+@pytest.mark.parametrize(("off_diagonals", "view_pairs"), VARIANTS)
+def test_gradients_equal_those_of_the_equations(views: int, off_diagonals: OffDiagonals, view_pairs: Pairs) -> None:
     embeddings, patients = batch(9, views, seed=views)
-    fast = both(lambda each: PatientNCELoss(0.1, off_diagonals, pairs)(each, patients), embeddings)
-    slow = both(lambda each: literal_of_tensors(each, patients, 0.1, off_diagonals, pairs), embeddings)
+    fast = both(lambda each: PatientNCELoss(0.1, off_diagonals, view_pairs)(each, patients), embeddings)
+    slow = both(lambda each: literal_of_tensors(each, patients, 0.1, off_diagonals, view_pairs), embeddings)
     torch.testing.assert_close(fast, slow, rtol=0, atol=1e-10)
 
 
@@ -127,23 +127,28 @@ def test_equals_the_equations_for_any_patients(
     who: list[int], views: int, temperature: float, variant: tuple[OffDiagonals, Pairs], seed: int
 ) -> None:
     embeddings, _ = batch(len(who), views, seed=seed)
-    off_diagonals, pairs = variant
+    off_diagonals, view_pairs = variant
     patients = torch.tensor(who)
-    loss = PatientNCELoss(temperature=temperature, off_diagonals=off_diagonals, pairs=pairs)(embeddings, patients)
+    loss = PatientNCELoss(temperature=temperature, off_diagonals=off_diagonals, view_pairs=view_pairs)(
+        embeddings, patients
+    )
     assert loss.item() == pytest.approx(literal(embeddings, patients, temperature, *variant), rel=0, abs=1e-10)
 
 
-@pytest.mark.parametrize(("off_diagonals", "pairs"), VARIANTS)
-def test_without_patients_every_instance_is_of_another(off_diagonals: OffDiagonals, pairs: Pairs) -> None:
+@pytest.mark.parametrize(("off_diagonals", "view_pairs"), VARIANTS)
+def test_without_patients_every_instance_is_of_another(off_diagonals: OffDiagonals, view_pairs: Pairs) -> None:
     embeddings, _ = batch(7, 3)
-    loss = PatientNCELoss(off_diagonals=off_diagonals, pairs=pairs)
+    loss = PatientNCELoss(off_diagonals=off_diagonals, view_pairs=view_pairs)
     different = both(lambda each: loss(each, torch.arange(7)), embeddings)
     torch.testing.assert_close(both(loss, embeddings), different, rtol=0, atol=1e-12)
 
 
 def test_the_options_differ() -> None:
     embeddings, patients = batch(9, 3)
-    values = {PatientNCELoss(off_diagonals=off, pairs=pairs)(embeddings, patients).item() for off, pairs in VARIANTS}
+    values = {
+        PatientNCELoss(off_diagonals=off, view_pairs=view_pairs)(embeddings, patients).item()
+        for off, view_pairs in VARIANTS
+    }
     assert len(values) == len(VARIANTS)
 
 
@@ -152,7 +157,7 @@ def test_the_options_differ() -> None:
 def test_equal_embeddings_give_log_batch_per_term(off_diagonals: OffDiagonals, distinct: bool) -> None:
     embeddings = torch.ones(6, 3, 4, dtype=torch.float64)
     patients = torch.arange(6) // (1 if distinct else 2)
-    terms = 2 if distinct or off_diagonals in ("alike", "none") else 4
+    terms = 2 if distinct or off_diagonals in ("equal", "none") else 4
     loss = PatientNCELoss(off_diagonals=off_diagonals)(embeddings, patients)
     assert loss.item() == pytest.approx(terms * math.log(6), rel=0, abs=1e-12)
 
@@ -194,18 +199,20 @@ def test_every_view_and_instance_receives_gradient(views: int, off_diagonals: Of
 
 def test_the_last_pair_trains_only_the_last_two_views() -> None:
     embeddings, patients = batch(9, 5)
-    (gradient,) = torch.autograd.grad(PatientNCELoss(pairs="last")(embeddings, patients), embeddings)
+    (gradient,) = torch.autograd.grad(PatientNCELoss(view_pairs="last")(embeddings, patients), embeddings)
     assert not gradient[:, :3].any()
     assert (gradient[:, 3:].norm(dim=-1) > 1e-6).all()
 
 
-@pytest.mark.parametrize(("off_diagonals", "pairs"), VARIANTS)
+@pytest.mark.parametrize(("off_diagonals", "view_pairs"), VARIANTS)
 @pytest.mark.parametrize("block", [None, 2])
-def test_gradients_are_the_derivatives(off_diagonals: OffDiagonals, pairs: Pairs, block: int | None) -> None:
+def test_gradients_are_the_derivatives(off_diagonals: OffDiagonals, view_pairs: Pairs, block: int | None) -> None:
     embeddings, patients = batch(5, 3, size=3, people=2)
 
     def loss(values: Tensor) -> Tensor:
-        found: Tensor = PatientNCELoss(off_diagonals=off_diagonals, pairs=pairs, block=block)(values, patients)
+        found: Tensor = PatientNCELoss(off_diagonals=off_diagonals, view_pairs=view_pairs, block=block)(
+            values, patients
+        )
         return found
 
     assert torch.autograd.gradcheck(loss, (embeddings,))
@@ -219,11 +226,11 @@ def both(loss: Callable[[Tensor], Tensor], embeddings: Tensor) -> tuple[Tensor, 
     return value.detach(), gradient
 
 
-@pytest.mark.parametrize(("off_diagonals", "pairs"), VARIANTS)
+@pytest.mark.parametrize(("off_diagonals", "view_pairs"), VARIANTS)
 @pytest.mark.parametrize("block", [1, 4, 10, 99])
-def test_block_by_block_is_the_same(off_diagonals: OffDiagonals, pairs: Pairs, block: int) -> None:
+def test_block_by_block_is_the_same(off_diagonals: OffDiagonals, view_pairs: Pairs, block: int) -> None:
     embeddings, patients = batch(10, 4)
-    options: dict[str, Any] = {"off_diagonals": off_diagonals, "pairs": pairs}
+    options: dict[str, Any] = {"off_diagonals": off_diagonals, "view_pairs": view_pairs}
     whole = both(lambda each: PatientNCELoss(**options)(each, patients), embeddings)
     parts = both(lambda each: PatientNCELoss(block=block, **options)(each, patients), embeddings)
     torch.testing.assert_close(parts, whole, rtol=0, atol=1e-12)
@@ -336,7 +343,7 @@ def test_float32_does_not_lose_rare_pairs_in_a_large_batch() -> None:
         pytest.param(
             (4, 2, 8), 4, {"off_diagonals": "two"}, "off_diagonals: .* 'one_triangle' or 'none'", id="off_diagonals"
         ),
-        pytest.param((4, 2, 8), 4, {"pairs": "first"}, "pairs: .* 'all' or 'last'", id="pairs"),
+        pytest.param((4, 2, 8), 4, {"view_pairs": "first"}, "pairs: .* 'all' or 'last'", id="view_pairs"),
         pytest.param((4, 2, 8), 4, {"block": 0}, "block: .* greater than or equal to 1", id="block"),
     ],
 )

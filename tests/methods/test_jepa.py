@@ -36,7 +36,7 @@ def batch_for(method: JEPA, seed: int = 0) -> Batch:
     return {"views": views, **method.draw_masks(views, draws)}
 
 
-def literal_loss(method: JEPA, context: Tensor, whole: Tensor, batch: Batch, normalised: bool, smooth: bool) -> float:
+def literal_loss(method: JEPA, context: Tensor, whole: Tensor, batch: Batch, normalized: bool, smooth: bool) -> float:
     """Compute the mean over frames, blocks, tokens and dimensions from the tokens of context and whole frame."""
     distances: list[float] = []
     for n in range(B):
@@ -44,7 +44,7 @@ def literal_loss(method: JEPA, context: Tensor, whole: Tensor, batch: Batch, nor
             rows = predicted(method.predictor, context[n], batch["keep"][n], block, heads=3)
             for t, row in zip(block.tolist(), rows, strict=True):
                 target = whole[n, t].tolist()
-                if normalised:
+                if normalized:
                     mean = sum(target) / len(target)
                     variance = sum((x - mean) ** 2 for x in target) / len(target)
                     target = [(x - mean) / (variance + 1e-5) ** 0.5 for x in target]
@@ -54,16 +54,16 @@ def literal_loss(method: JEPA, context: Tensor, whole: Tensor, batch: Batch, nor
     return sum(distances) / len(distances)
 
 
-@pytest.mark.parametrize(("normalised", "distance"), [(True, "squared"), (False, "squared"), (True, "smooth_l1")])
-def test_the_loss_equals_the_loops(normalised: bool, distance: str) -> None:
-    method = made(normalise_targets=normalised, distance=distance).eval()
+@pytest.mark.parametrize(("normalized", "distance"), [(True, "squared"), (False, "squared"), (True, "smooth_l1")])
+def test_the_loss_equals_the_loops(normalized: bool, distance: str) -> None:
+    method = made(normalize_targets=normalized, distance=distance).eval()
     with torch.no_grad():
         for parameter in method.target.parameters():  # no longer a copy of the encoder
             parameter.add_(0.2 * torch.randn_like(parameter))
     batch = batch_for(method)
     signals = batch["views"][:, 0]
     context, whole = method.encoder.tokens(signals, keep=batch["keep"]), method.target.tokens(signals)
-    expected = literal_loss(method, context, whole, batch, normalised, distance == "smooth_l1")
+    expected = literal_loss(method, context, whole, batch, normalized, distance == "smooth_l1")
     assert float(method.validation_step(batch)["loss"].detach()) == pytest.approx(expected, rel=1e-10)
 
 

@@ -34,7 +34,7 @@ def batch_for(method: MAE, seed: int = 0) -> Batch:
     return {"views": views, **method.draw_masks(views, draws)}
 
 
-def literal_loss(method: MAE, tokens: Tensor, batch: Batch, normalised: bool, present: Tensor) -> float:
+def literal_loss(method: MAE, tokens: Tensor, batch: Batch, normalized: bool, present: Tensor) -> float:
     """Compute the mean over frames of the mean over masked patches, present leads and samples."""
     total = 0.0
     for n in range(B):
@@ -46,7 +46,7 @@ def literal_loss(method: MAE, tokens: Tensor, batch: Batch, normalised: bool, pr
                 if not present[n, lead]:
                     continue
                 patch = batch["views"][n, 0, lead, t * PATCH : (t + 1) * PATCH].tolist()
-                if normalised:
+                if normalized:
                     mean = sum(patch) / PATCH
                     variance = sum((x - mean) ** 2 for x in patch) / PATCH
                     patch = [(x - mean) / (variance + 1e-6) ** 0.5 for x in patch]
@@ -55,17 +55,17 @@ def literal_loss(method: MAE, tokens: Tensor, batch: Batch, normalised: bool, pr
     return total / B
 
 
-@pytest.mark.parametrize("normalised", [True, False])
+@pytest.mark.parametrize("normalized", [True, False])
 @pytest.mark.parametrize("missing", [False, True])
-def test_the_loss_equals_the_loops(normalised: bool, missing: bool) -> None:
-    method = made(normalise_patches=normalised)
+def test_the_loss_equals_the_loops(normalized: bool, missing: bool) -> None:
+    method = made(normalize_patches=normalized)
     batch = batch_for(method)
     present = torch.ones(B, LEADS, dtype=torch.bool)
     if missing:
         present[1, 0] = False
         batch["lead_mask"] = present.unsqueeze(1)
     tokens = method.encoder.tokens(batch["views"][:, 0], present, batch["keep"])
-    expected = literal_loss(method, tokens, batch, normalised, present)
+    expected = literal_loss(method, tokens, batch, normalized, present)
     assert float(method.training_step(batch, 0).detach()) == pytest.approx(expected, rel=1e-10)
 
 

@@ -16,7 +16,7 @@ from clocs.core.options import option_names
 from clocs.encoders import CNN, Encoder, PatchTransformer, ResNet
 from clocs.losses import PatientNCELoss
 from clocs.methods import BYOL, CMSC, CMSMLC, METHODS, MTSSL, Batch, Method, build_method, register
-from clocs.methods.method import RUN_ARGUMENTS, changed_method, parse_method
+from clocs.methods.method import RUN_ARGUMENTS, non_default_method, parse_method
 
 B, LEADS, SEGMENTS, SAMPLES, EMBEDDING, CLASSES = 6, 4, 2, 500, 16, 5
 SEVERAL = [name for name in METHODS.names() if not METHODS.get(name).leads_as_views]
@@ -118,7 +118,7 @@ def test_options_are_attributes_and_build_the_same_method_again(name: str) -> No
         if option not in ("name", "augmentations"):
             assert getattr(method, option) == value
     assert parse_method(parsed) == parsed
-    assert changed_method(parsed) == {"name": name}
+    assert non_default_method(parsed) == {"name": name}
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_byol_moves_its_target_by_the_decay() -> None:
 @pytest.mark.parametrize("name", ["cmsc", "cmlc", "cmsmlc", "simclr"])
 def test_a_projection_head_is_trained_beside_the_encoder(name: str) -> None:
     """Against its four layers written out; parameters by hand: 16 x 24, twice 24, 24 x 16 + 16."""
-    method = made(name, head=24)
+    method = made(name, projection_hidden_dim=24)
     head = {key: value for key, value in method.state_dict().items() if not key.startswith("encoder.")}
     assert {key.partition(".")[0] for key in head} == {"projection"}
     every, own = (sum(value.numel() for value in part.parameters()) for part in (method, method.encoder))
@@ -228,7 +228,7 @@ def test_random_pairs_are_drawn_and_their_loss_is_that_of_one_pair() -> None:
 def test_augmentations_are_described_with_all_options_and_wrong_ones_refused() -> None:
     parsed = parse_method({"name": "cmsc", "augmentations": ["gaussian_noise"]})
     assert parsed["augmentations"][0]["sigma"] == 0.01
-    assert changed_method(parsed)["augmentations"] == [{"name": "gaussian_noise"}]
+    assert non_default_method(parsed)["augmentations"] == [{"name": "gaussian_noise"}]
     with pytest.raises(ConfigError, match="gausian"):
         parse_method({"name": "simclr", "augmentations": ["gausian"]})
     with pytest.raises(ConfigError, match="Did you mean 'cmsc'"):
@@ -240,8 +240,12 @@ def test_augmentations_are_described_with_all_options_and_wrong_ones_refused() -
 @pytest.mark.parametrize("given", [12, None, True])
 def test_augmentations_that_are_no_list_are_refused_with_all_other_errors(given: object) -> None:
     with pytest.raises(ConfigError) as caught:
-        parse_method({"name": "simclr", "augmentations": given, "temperature": math.inf, "head": True})
-    for part in (f"augmentations: expected a list of names, got {given}", "temperature: ", "head: must be a number"):
+        parse_method({"name": "simclr", "augmentations": given, "temperature": math.inf, "projection_hidden_dim": True})
+    for part in (
+        f"augmentations: expected a list of names, got {given}",
+        "temperature: ",
+        "projection_hidden_dim: must be a number",
+    ):
         assert part in str(caught.value)
 
 

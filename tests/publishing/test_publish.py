@@ -195,7 +195,7 @@ def test_classifiers_of_shipped_encoders_have_leads(name: str) -> None:
     """They are those of the data, as the paper has them, and the card says so."""
     card = (shipped_encoders()[name] / "README.md").read_text()
     for which, classifier in load_encoder(name).classifiers.items():
-        leads = DATASETS.get(which).frames["evaluation"].leads or ("ECG",)
+        leads = DATASETS.get(which).frame_policies["evaluation"].leads or ("ECG",)
         assert classifier.card.leads == leads
         assert f"It was fitted on {format_leads(leads)}; " in card
 

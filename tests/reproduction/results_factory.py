@@ -11,7 +11,7 @@ import numpy as np
 from clocs.core.files import content_hash
 from clocs.core.run_identity import identity_name
 from clocs.evaluation.model_outputs import ModelOutputs
-from clocs.evaluation.scoring import compute_metrics, scores_by_level
+from clocs.evaluation.scoring import compute_metrics, outputs_by_level
 from clocs.experiments.workspace import TABLE, CellTable
 from clocs.metrics.replicates import draw_replicates
 from reproduction.cells import EPOCHS, LEVELS, AnyCell, Evaluation, Pretraining
@@ -108,7 +108,7 @@ def write_evaluation(folder: Path, cell: Evaluation, strength: float, **told: An
 
 def write_replicates(folder: Path, name: str, scores: ModelOutputs, replicates: int = 8) -> None:
     """So few that they are quickly drawn, and of no use elsewhere."""
-    known, drawn = dict(scores_by_level(scores)), dict[str, Any]()
+    known, drawn = dict(outputs_by_level(scores)), dict[str, Any]()
     for level in LEVELS:
         rows = known[level]
         found = draw_replicates(rows.truth, rows.values, rows.patient, replicates=replicates)

@@ -129,7 +129,7 @@ def test_changed_recipes_can_be_evaluated_and_have_their_steps(cell: Evaluation,
     """Frames without a stated rate could not be cut alike for the evaluation; few patients make short epochs."""
     assert cell.start is not None
     config = pretrain_config(cell.start, Workspace(tmp_path, tmp_path, tmp_path))
-    policy = DATASETS.get(cell.start.dataset).frames[METHODS.get(cell.start.method).frame_policy]
+    policy = DATASETS.get(cell.start.dataset).frame_policies[METHODS.get(cell.start.method).frame_policy]
     assert policy.model_copy(update=config.frames).sampling_rate is not None
     assert config.max_steps is not None
     fewest = (

@@ -161,7 +161,7 @@ def test_the_released_loss_and_leaks_are_compared_with_their_baselines(complete:
 
 def test_the_released_loss_is_evaluated_like_the_papers(complete: Path) -> None:
     """Preset ``released`` also evaluates otherwise: what the loss alone does must not be read from it."""
-    changes = {"pairs": "last", "off_diagonals": "one_triangle"}
+    changes = {"view_pairs": "last", "off_diagonals": "one_triangle"}
     start = Pretraining(method="cmlc", dataset="chapman", options=changes)
     told = Results(complete / "results").get(Evaluation(protocol="linear", start=start, dataset="chapman"))
     assert told is not None

@@ -78,8 +78,8 @@ def test_invalid_options_affect_only_their_cells(workspace: Workspace) -> None:
 def test_presets_have_their_settings(workspace: Workspace) -> None:
     released = pretrain_config(CMSC.model_copy(update={"preset": "released"}), workspace)
     paper = pretrain_config(CMSC.model_copy(update={"preset": "paper"}), workspace)
-    assert (released.method["off_diagonals"], released.method["pairs"]) == ("one_triangle", "last")
-    assert (paper.method["off_diagonals"], paper.method["pairs"]) == ("both", "all")
+    assert (released.method["off_diagonals"], released.method["view_pairs"]) == ("one_triangle", "last")
+    assert (paper.method["off_diagonals"], paper.method["view_pairs"]) == ("both", "all")
     assert (released.encoder["final_relu"], paper.encoder["final_relu"]) == (False, True)
 
 

@@ -18,8 +18,8 @@ from clocs.service import schemas
 from clocs.service.parsing.landlock import landlock_version
 from clocs.service.parsing.reading import read_upload
 from clocs.signals.leads import STANDARD_LEADS
-from clocs.similarity.index.changes import delete_patients
-from clocs.similarity.index.search import open_index
+from clocs.similarity.index.patient_index import open_index
+from clocs.similarity.index.updates import delete_patients
 from tests.service.samples import FORMATS, SAMPLES, UNTRAINED, sample
 from tests.service.serving import Reply, Served
 from tests.service.uploading import TOKEN, multipart

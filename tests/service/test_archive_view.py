@@ -18,9 +18,9 @@ from clocs.service.demo import make_demo
 from clocs.service.parsing.reading import read_upload
 from clocs.similarity.checked_files import FileInfo, check_file
 from clocs.similarity.index import snapshot
-from clocs.similarity.index.changes import delete_patients, rebuild_index
 from clocs.similarity.index.filters import NO_FILTER, Filter
-from clocs.similarity.index.search import open_index
+from clocs.similarity.index.patient_index import open_index
+from clocs.similarity.index.updates import delete_patients, rebuild_index
 from tests.service.samples import sample
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from clocs.service import demo as module
 from clocs.service.demo import demo_index, make_demo
-from clocs.similarity.index.search import open_index
+from clocs.similarity.index.patient_index import open_index
 from clocs.training.shipped import DEFAULT_ENCODER
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 import faiss
 
 from clocs.core import files
-from clocs.similarity.index.changes import add_archive, build_index, delete_patients, rebuild_index
+from clocs.similarity.index.updates import add_archive, build_index, delete_patients, rebuild_index
 
 
 def embed(place: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from clocs.core.errors import ConfigError, IntegrityError
 from clocs.similarity.archive.archive import open_archive
-from clocs.similarity.index.changes import add_archive, build_index, delete_patients
-from clocs.similarity.index.search import open_index
+from clocs.similarity.index.patient_index import open_index
+from clocs.similarity.index.updates import add_archive, build_index, delete_patients
 from clocs.similarity.integrity import verify_embeddings
 from tests.faults.damage.flips import damaged, draw_damage, flipped
 from tests.faults.stores import fingerprint

@@ -15,8 +15,8 @@ import pytest
 from clocs.core.errors import StoreError
 from clocs.similarity.archive import embedding
 from clocs.similarity.archive.archive import open_archive
-from clocs.similarity.index.changes import add_archive, build_index, delete_patients
-from clocs.similarity.index.search import open_index
+from clocs.similarity.index.patient_index import open_index
+from clocs.similarity.index.updates import add_archive, build_index, delete_patients
 from clocs.similarity.integrity import verify_embeddings
 from clocs.store.ingest import ingest
 from clocs.store.store import Store

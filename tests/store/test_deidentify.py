@@ -173,7 +173,7 @@ def test_a_store_is_deidentified_into_another(named: Store, key: Path, tmp_path:
     assert (first.age, first.site, first.labels) == (90.0, "", ("SR",))
     np.testing.assert_array_equal(first.digital, named.recording(0).digital)
     assert occurring(["Smith", "St Mary"], tmp_path / "out") == []
-    assert made.store.manifest.dataset["frames"] == named.manifest.dataset["frames"]
+    assert made.store.manifest.dataset["frame_policies"] == named.manifest.dataset["frame_policies"]
     assert verify(tmp_path / "out") == []
 
 

@@ -81,7 +81,9 @@ def test_sections_are_merged_key_by_key(
 
 
 def test_a_name_replaces_a_section() -> None:
-    config = resolve_config({"method": "simclr", "encoder": "resnet"}, ["encoder.width=8", "method.head=4"])
+    config = resolve_config(
+        {"method": "simclr", "encoder": "resnet"}, ["encoder.width=8", "method.projection_hidden_dim=4"]
+    )
     assert (config.encoder["name"], config.encoder["width"]) == ("resnet", 8)
     assert (config.method["name"], config.method["head"]) == ("simclr", 4)
 
@@ -112,7 +114,7 @@ def test_methods_that_compare_leads_have_no_ready_config_where_there_is_one() ->
         ("weight_decay=.nan", "weight_decay: .*finite"),
         ("learning_rate=true", "learning_rate: must be a number, not true"),
         ("max_steps=true", "steps: must be a number, not true"),
-        ("method.head=true", "head: must be a number, not true"),
+        ("method.projection_hidden_dim=true", "projection_hidden_dim: must be a number, not true"),
         ("encoder.dropout=false", "dropout: must be a number, not false"),
         ("method.augmentations=12", "augmentations: expected a list of names, got 12"),
         ("method.augmentations=", "augmentations: expected a list of names, got None"),

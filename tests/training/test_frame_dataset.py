@@ -203,8 +203,8 @@ def test_cached_frames_make_the_same_batches(tmp_path: Path, leads: str | tuple[
     store = arrays(tmp_path / "store")
     for records in (None, np.arange(len(store)) % 3 == 1):
         plain, cached = (
-            FrameDataset(store, records=records, leads=leads, seconds=2, sampling_rate=100, cache=cache)
-            for cache in (False, True)
+            FrameDataset(store, records=records, leads=leads, seconds=2, sampling_rate=100, disk_cache=disk_cache)
+            for disk_cache in (False, True)
         )
         expected = plain.batch(range(len(plain)))
         assert equal(cached.batch(range(len(plain))), expected)

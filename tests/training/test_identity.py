@@ -9,9 +9,9 @@ import pytest
 from pydantic import BaseModel
 
 from clocs.core import run_identity
-from clocs.core.run_identity import changed_values, identity_hash, identity_name
+from clocs.core.run_identity import identity_hash, identity_name, non_default_values
 from clocs.methods import METHODS
-from clocs.methods.method import changed_method, parse_method
+from clocs.methods.method import non_default_method, parse_method
 from clocs.training.config_resolution import resolve_config
 from clocs.training.ready_configs import ready_configs
 from clocs.training.runs import Run, read_config
@@ -29,9 +29,9 @@ class Example(BaseModel):
 
 
 def test_defaults_are_no_changed_values() -> None:
-    assert changed_values(Example(size=1)) == {"size": 1}
-    assert changed_values(Example(size=1, layers=Layers(width=3), tags=())) == {"size": 1}
-    assert changed_values(Example(size=1, layers=Layers(depth=2), tags=("a",))) == {
+    assert non_default_values(Example(size=1)) == {"size": 1}
+    assert non_default_values(Example(size=1, layers=Layers(width=3), tags=())) == {"size": 1}
+    assert non_default_values(Example(size=1, layers=Layers(depth=2), tags=("a",))) == {
         "size": 1,
         "layers": {"depth": 2},
         "tags": ["a"],
@@ -55,13 +55,13 @@ def test_a_name_is_readable() -> None:
 
 @pytest.mark.parametrize("name", METHODS.names())
 def test_explicit_defaults_of_a_method_are_no_changes(name: str) -> None:
-    assert changed_method(parse_method({"name": name})) == {"name": name}
+    assert non_default_method(parse_method({"name": name})) == {"name": name}
 
 
 def test_augmentations_are_named_by_what_differs_from_their_defaults() -> None:
-    method = parse_method({"name": "cmsc", "augmentations": ["gaussian_noise", {"name": "mask", "width": 0.3}]})
-    expected = [{"name": "gaussian_noise"}, {"name": "mask", "width": 0.3}]
-    assert changed_method(method) == {"name": "cmsc", "augmentations": expected}
+    method = parse_method({"name": "cmsc", "augmentations": ["gaussian_noise", {"name": "mask", "mask_fraction": 0.3}]})
+    expected = [{"name": "gaussian_noise"}, {"name": "mask", "mask_fraction": 0.3}]
+    assert non_default_method(method) == {"name": "cmsc", "augmentations": expected}
 
 
 @pytest.mark.parametrize("name", ready_configs())
@@ -77,7 +77,7 @@ def test_explicit_defaults_give_the_same_identity(name: str) -> None:
         ("schedule=cosine", {"schedule": "cosine"}),
         ("alternate_stores=true", {"alternate_stores": True}),
         ("method.temperature=0.2", {"method": {"name": "cmsc", "temperature": 0.2}}),
-        ("method.head=64", {"method": {"name": "cmsc", "head": 64}}),
+        ("method.projection_hidden_dim=64", {"method": {"name": "cmsc", "projection_hidden_dim": 64}}),
         ("method.temperature=0.1", {}),
         ("encoder.name=resnet", {"encoder": {"name": "resnet"}}),
         ("encoder.dropout=0.5", {"encoder": {"name": "cnn", "dropout": 0.5}}),

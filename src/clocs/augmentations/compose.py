@@ -9,7 +9,7 @@ from torch import Generator, Tensor
 
 from clocs.augmentations.augmentation import AUGMENTATIONS, Augmentation
 from clocs.core.errors import ConfigError
-from clocs.core.options import changed_options, constructor_options, options_of
+from clocs.core.options import constructor_options, non_default_options, options_of
 
 
 class Compose(Augmentation):
@@ -110,10 +110,10 @@ def describe_augmentations(value: object) -> list[dict[str, Any]]:
     return [{"name": _name(step), **options_of(step)} for step in parse_augmentations(value)]
 
 
-def changed_augmentations(value: object) -> list[dict[str, Any]]:
+def non_default_augmentations(value: object) -> list[dict[str, Any]]:
     """Describe augmentations by their names and the options that differ from the defaults."""
     steps = parse_augmentations(value)
-    return [{"name": _name(step), **changed_options(type(step), options_of(step))} for step in steps]
+    return [{"name": _name(step), **non_default_options(type(step), options_of(step))} for step in steps]
 
 
 def _name(step: Augmentation) -> str:

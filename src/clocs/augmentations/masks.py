@@ -11,8 +11,8 @@ from torch import Generator, Tensor
 from clocs.augmentations.augmentation import AUGMENTATIONS, Augmentation, Probability
 from clocs.core.errors import ConfigError
 
-Width = Annotated[float, Field(ge=0, le=1)]
-Repeats = Annotated[int, Field(ge=1)]
+MaskFraction = Annotated[float, Field(ge=0, le=1)]
+NumMasks = Annotated[int, Field(ge=1)]
 Window = Annotated[int, Field(ge=4, multiple_of=2)]
 Hop = Annotated[int, Field(ge=1)]
 
@@ -21,18 +21,20 @@ class Masking(Augmentation):
     """Base class of masks over bins of any kind.
 
     Args:
-        width: Fraction of the bins in one mask, rounded to whole bins.
+        mask_fraction: Fraction of the bins in one mask, rounded to whole bins.
         num_masks: Number of masks, each placed independently. They may overlap.
         probability: Probability that a frame is masked.
     """
 
-    def __init__(self, width: Width = 0.2, num_masks: Repeats = 1, probability: Probability = 1.0) -> None:
+    def __init__(
+        self, mask_fraction: MaskFraction = 0.2, num_masks: NumMasks = 1, probability: Probability = 1.0
+    ) -> None:
         super().__init__(probability)
-        self.width, self.num_masks = width, num_masks
+        self.mask_fraction, self.num_masks = mask_fraction, num_masks
 
     def kept(self, signals: Tensor, bins: int, generator: Generator) -> Tensor:
         """Draw the masks of each frame: (N, bins), false where bins are masked."""
-        masked, size = round(self.width * bins), (len(signals), self.num_masks, 1)
+        masked, size = round(self.mask_fraction * bins), (len(signals), self.num_masks, 1)
         start = torch.randint(bins - masked + 1, size, generator=generator, device=generator.device)
         offset = torch.arange(bins, device=signals.device) - start.to(signals.device)
         return ((offset < 0) | (offset >= masked)).all(dim=1)
@@ -43,7 +45,7 @@ class Mask(Masking):
     """Make a stretch of time flat, with sharp edges.
 
     Args:
-        width: Fraction of the samples in one mask.
+        mask_fraction: Fraction of the samples in one mask.
         num_masks: Number of masks, each placed independently. They may overlap.
         fill: Value of masked samples: ``mean``, the mean of each lead, which hides the lead's offset; or ``zero``.
         probability: Probability that a frame is masked.
@@ -56,12 +58,12 @@ class Mask(Masking):
 
     def __init__(
         self,
-        width: Width = 0.2,
-        num_masks: Repeats = 1,
+        mask_fraction: MaskFraction = 0.2,
+        num_masks: NumMasks = 1,
         fill: Literal["mean", "zero"] = "mean",
         probability: Probability = 1.0,
     ) -> None:
-        super().__init__(width, num_masks, probability)
+        super().__init__(mask_fraction, num_masks, probability)
         self.fill = fill
         self.check_options()
 
@@ -74,11 +76,11 @@ class Mask(Masking):
 class SpectrogramMask(Masking):
     """Base class of SpecAugment on an STFT with a Hann window, centred on every ``hop``-th sample.
 
-    ``width`` and ``num_masks`` are the paper's, which states no window. Ours, of 0.5 s at 500 Hz, makes 129 bins
-    of 2 Hz and 40 of 0.13 s out of 2,500 samples: short enough that a time mask (8 bins) is silent for 0.6 s.
+    ``mask_fraction`` and ``num_masks`` are the paper's, which states no window. Ours, of 0.5 s at 500 Hz, makes
+    129 bins of 2 Hz and 40 of 0.13 s out of 2,500 samples: short enough that a time mask (8 bins) is silent for 0.6 s.
 
     Args:
-        width: Fraction of the bins in one mask.
+        mask_fraction: Fraction of the bins in one mask.
         num_masks: Number of masks, each placed independently. They may overlap.
         window: Samples of the window.
         hop: Samples from one window to the next. At most a quarter window, or the inverse would lose precision
@@ -88,13 +90,13 @@ class SpectrogramMask(Masking):
 
     def __init__(
         self,
-        width: Width = 0.2,
-        num_masks: Repeats = 1,
+        mask_fraction: MaskFraction = 0.2,
+        num_masks: NumMasks = 1,
         window: Window = 256,
         hop: Hop = 64,
         probability: Probability = 1.0,
     ) -> None:
-        super().__init__(width, num_masks, probability)
+        super().__init__(mask_fraction, num_masks, probability)
         self.window, self.hop = window, hop
         self.check_options()
         if 4 * hop > window:
@@ -111,7 +113,7 @@ class SpecAugmentTime(SpectrogramMask):
     This class computes only that share, which gives the same signal without Fourier transforms.
 
     Args:
-        width: Fraction of the bins in one mask.
+        mask_fraction: Fraction of the bins in one mask.
         num_masks: Number of masks, each placed independently. They may overlap.
         window: Samples of the window.
         hop: Samples from one window to the next, at most a quarter of the window.
@@ -141,7 +143,7 @@ class SpecAugmentFrequency(SpectrogramMask):
     40 Hz where an ECG has its power, and change little.
 
     Args:
-        width: Fraction of the bins in one mask.
+        mask_fraction: Fraction of the bins in one mask.
         num_masks: Number of masks, each placed independently. They may overlap.
         window: Samples of the window, fewer than twice the samples of a frame.
         hop: Samples from one window to the next, at most a quarter of the window.

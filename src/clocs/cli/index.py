@@ -43,7 +43,7 @@ Kind = Annotated[
 @index.command()
 def build(archive: ArchiveFolder, folder: IndexFolder, kind: Kind = KindName.EXACT, as_json: AsJson = False) -> None:
     """Build an index of the patients of an archive, with one vector per patient."""
-    from clocs.similarity.index.changes import build_index
+    from clocs.similarity.index.updates import build_index
 
     build_index(archive, folder, kind.value)
     _show(folder, as_json)
@@ -52,7 +52,7 @@ def build(archive: ArchiveFolder, folder: IndexFolder, kind: Kind = KindName.EXA
 @index.command()
 def add(folder: IndexFolder, archive: ArchiveFolder, as_json: AsJson = False) -> None:
     """Add the recordings of an archive to an index. Deleted patients stay excluded."""
-    from clocs.similarity.index.changes import add_archive
+    from clocs.similarity.index.updates import add_archive
 
     done = add_archive(folder, archive)
     if as_json:
@@ -88,7 +88,7 @@ def delete(
     No search returns them, and no addition brings them back. The next rebuild removes their vectors from the disk. The
     archive and the store still hold them.
     """
-    from clocs.similarity.index.changes import delete_patients
+    from clocs.similarity.index.updates import delete_patients
 
     ids = [*(patients or []), *(_read_ids(patient_list) if patient_list else [])]
     if not ids:
@@ -110,7 +110,7 @@ def rebuild(
     as_json: AsJson = False,
 ) -> None:
     """Rewrite an index without deleted patients."""
-    from clocs.similarity.index.changes import rebuild_index
+    from clocs.similarity.index.updates import rebuild_index
 
     rebuild_index(folder, kind.value if kind else None)
     _show(folder, as_json)
@@ -184,7 +184,7 @@ def similar(
     as_json: AsJson = False,
 ) -> None:
     """Find the patients most similar to a recording, and show their labels and the most similar leads."""
-    from clocs.similarity.index.search import open_index
+    from clocs.similarity.index.patient_index import open_index
 
     opened = open_index(index, encoder)
     found = opened.similar(

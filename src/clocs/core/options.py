@@ -46,7 +46,7 @@ def constructor_options(
     return dict(validate_model(constructor_model(cls, exclude=exclude), values, owner))
 
 
-def changed_options(cls: type[Any], values: Mapping[str, Any], *, exclude: Collection[str] = ()) -> dict[str, Any]:
+def non_default_options(cls: type[Any], values: Mapping[str, Any], *, exclude: Collection[str] = ()) -> dict[str, Any]:
     """Return the options that differ from the defaults of a constructor.
 
     Args:

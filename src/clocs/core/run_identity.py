@@ -20,7 +20,7 @@ DIGITS: Final = 12
 """Number of digits of the hash in a name."""
 
 
-def changed_values(model: BaseModel, *, exclude: set[str] | None = None) -> dict[str, Any]:
+def non_default_values(model: BaseModel, *, exclude: set[str] | None = None) -> dict[str, Any]:
     """Return the values of a model that differ from its defaults.
 
     Args:

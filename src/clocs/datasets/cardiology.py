@@ -40,7 +40,9 @@ CARDIOLOGY = Dataset(
         "VT": ("VT",),
         "WENCKEBACH": ("WENCKEBACH",),
     },
-    frames={"evaluation": FramePolicy(num_samples=2500, num_source_samples=256, leads=("ECG",), label_at="start")},
+    frame_policies={
+        "evaluation": FramePolicy(num_samples=2500, num_source_samples=256, leads=("ECG",), label_at="start")
+    },
     downloads=(
         Download(
             "https://irhythm.github.io/public_data/CARDIOL_MAY_2017.zip",

@@ -89,7 +89,7 @@ CHAPMAN = Dataset(
         "ventricular arrhythmias and paced rhythms are not among them.",
         "The signals were denoised by their publisher (low-pass at 50 Hz, baseline removed); others may not be.",
     ),
-    frames={
+    frame_policies={
         # As in the paper, the sampling rate is halved and each recording is one frame, whatever its length.
         "evaluation": FramePolicy(
             num_samples=2500,

@@ -188,7 +188,7 @@ class Dataset:
     """Description of each class."""
     limitations: tuple[str, ...] = ()
     """Limitations of classifiers that are trained on these labels, one sentence each."""
-    frames: Mapping[str, FramePolicy] = field(default_factory=dict)
+    frame_policies: Mapping[str, FramePolicy] = field(default_factory=dict)
     """Frame policies by name: ``evaluation`` and, for pre-training, ``segments``."""
     split: SplitPolicy = SplitPolicy()
     """Default fractions of a split."""
@@ -244,7 +244,7 @@ class Dataset:
             "citation": self.citation,
             "homepage": self.homepage,
             "classes": {name: list(labels) for name, labels in classes.items()},
-            "frames": {name: policy.model_dump(mode="json") for name, policy in self.frames.items()},
+            "frame_policies": {name: policy.model_dump(mode="json") for name, policy in self.frame_policies.items()},
             "split": self.split.model_dump(mode="json"),
         }
 

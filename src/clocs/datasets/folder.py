@@ -245,7 +245,7 @@ FOLDER = Dataset(
     options=FolderOptions,
     gate=GatePolicy(check_sampling_rate=True, check_electrodes=True),
     incremental=True,
-    frames={
+    frame_policies={
         "evaluation": FramePolicy(num_samples=2500, sampling_rate=500),
         "segments": FramePolicy(num_samples=2500, num_segments=2, sampling_rate=500),
     },

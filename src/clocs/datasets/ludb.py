@@ -39,7 +39,7 @@ LUDB = Dataset(
     "algorithms, IEEE Access 8:186181, 2020",
     homepage="https://physionet.org/content/ludb/1.0.1/",
     entries=_entries,
-    frames={
+    frame_policies={
         "evaluation": FramePolicy(num_samples=2500, sampling_rate=500),
         "segments": FramePolicy(num_samples=2500, num_segments=2, sampling_rate=500),
     },

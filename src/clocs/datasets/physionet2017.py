@@ -46,7 +46,7 @@ PHYSIONET2017 = Dataset(
         "hypertrophy.",
         "Recordings were of a single lead by a hand-held device, 9 to 61 s long.",
     ),
-    frames={"evaluation": FramePolicy(num_samples=2500, num_source_samples=2500, leads=("ECG",))},
+    frame_policies={"evaluation": FramePolicy(num_samples=2500, num_source_samples=2500, leads=("ECG",))},
     downloads=(
         Download(
             "https://physionet.org/files/challenge-2017/1.0.0/",

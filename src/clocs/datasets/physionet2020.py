@@ -66,7 +66,7 @@ PHYSIONET2020 = Dataset(
         "blocks and paced rhythms are not among them.",
         "Labels were given per recording, some longer than a minute; a finding may be in a part of it only.",
     ),
-    frames={
+    frame_policies={
         "evaluation": FramePolicy(num_samples=2500, num_source_samples=2500, normalization="minmax", leads=LEADS),
         "segments": FramePolicy(
             num_samples=2500, num_segments=2, sampling_rate=500, normalization="minmax", leads=LEADS

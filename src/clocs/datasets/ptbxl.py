@@ -71,7 +71,7 @@ PTBXL = Dataset(
         "CD": ("LAFB", "IRBBB", "1AVB", "IVCD", "CRBBB", "CLBBB", "LPFB", "WPW", "ILBBB", "3AVB", "2AVB"),
         "HYP": ("LVH", "LAO/LAE", "RVH", "RAO/RAE", "SEHYP"),
     },
-    frames={
+    frame_policies={
         "evaluation": FramePolicy(num_samples=2500, sampling_rate=500),
         "segments": FramePolicy(num_samples=2500, num_segments=2, sampling_rate=500),
     },

@@ -226,7 +226,7 @@ SYNTHETIC = Dataset(
     needs_source=False,
     classes={name: (name,) for name in RHYTHMS},
     meanings=MEANINGS,
-    frames={
+    frame_policies={
         "evaluation": FramePolicy(num_samples=2500, sampling_rate=500),
         "segments": FramePolicy(num_samples=2500, num_segments=2, sampling_rate=500),
     },

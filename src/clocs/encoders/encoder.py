@@ -11,7 +11,7 @@ from typing import Any, NoReturn, Self
 from torch import Tensor, nn
 
 from clocs.core.errors import ConfigError
-from clocs.core.options import changed_options, constructor_options, option_names
+from clocs.core.options import constructor_options, non_default_options, option_names
 from clocs.core.registry import Registry
 
 REQUIRED = ("in_channels", "embedding_dim")
@@ -229,16 +229,18 @@ def parse_encoder(name: str, options: Mapping[str, Any], *, exclude: Collection[
     return constructor_options(ENCODERS.get(name), options, f"encoder '{name}'", exclude=exclude)
 
 
-def changed_encoder_options(name: str, options: Mapping[str, Any], *, exclude: Collection[str] = ()) -> dict[str, Any]:
+def non_default_encoder_options(
+    name: str, options: Mapping[str, Any], *, exclude: Collection[str] = ()
+) -> dict[str, Any]:
     """Return the options of a registered encoder that differ from its defaults, also within an encoder in an option.
 
     Arguments and errors are those of :func:`parse_encoder`.
     """
-    changed = changed_options(ENCODERS.get(name), options, exclude=exclude)
+    changed = non_default_options(ENCODERS.get(name), options, exclude=exclude)
     inner = changed.get("encoder")
     if isinstance(inner, Mapping):
         values = {key: value for key, value in inner.items() if key != "name"}
-        changed["encoder"] = {"name": inner["name"], **changed_encoder_options(inner["name"], values)}
+        changed["encoder"] = {"name": inner["name"], **non_default_encoder_options(inner["name"], values)}
     return changed
 
 

@@ -13,7 +13,7 @@ import torch
 from clocs.core.errors import ConfigError
 from clocs.core.seeds import derived_seed
 from clocs.encoders import CNN, Encoder
-from clocs.encoders.encoder import changed_encoder_options, describe_encoder, is_registered
+from clocs.encoders.encoder import describe_encoder, is_registered, non_default_encoder_options
 from clocs.store.splits import Split
 from clocs.store.store import Store
 from clocs.training.encoder_module import load_encoder_folder
@@ -42,7 +42,7 @@ class EncoderCheckpoint:
         """Values that identify the encoder: hash of the weights, or seed of random ones, and changed options."""
         encoder = self.about["encoder"]
         name, options = encoder["name"], encoder["options"]
-        changed = changed_encoder_options(name, options) if is_registered(encoder) else options
+        changed = non_default_encoder_options(name, options) if is_registered(encoder) else options
         source = (
             {"random_seed": encoder["random_seed"]}
             if self.folder is None
@@ -97,7 +97,7 @@ def load_encoder_checkpoint(checkpoint: str | os.PathLike[str], store: Store, se
 
 def _random_encoder(store: Store, seed: int) -> EncoderCheckpoint:
     """Return the initial network of CMSC, for the paper's segments if the dataset has them."""
-    name = "segments" if "segments" in store.manifest.dataset["frames"] else "evaluation"
+    name = "segments" if "segments" in store.manifest.dataset["frame_policies"] else "evaluation"
     policy = store.frame_policy(name)
     torch.manual_seed(derived_seed(seed, "weights"))
     encoder = CNN(num_samples=policy.num_samples)

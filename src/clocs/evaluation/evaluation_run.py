@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clocs.core.errors import ConfigError
-from clocs.core.run_identity import changed_values
+from clocs.core.run_identity import non_default_values
 from clocs.evaluation.checkpoint import EncoderCheckpoint, load_encoder_checkpoint
 from clocs.evaluation.evaluation_frames import frame_mismatches, frame_policy_for
 from clocs.evaluation.leakage import check_leakage
@@ -103,7 +103,7 @@ class EvaluationRun:
             origin: Hashes of inputs other than store and split.
         """
         label = f"{kind}-{self.encoder.label}-{self.store.manifest.dataset['name']}"
-        changed = {"kind": kind, **changed_values(self.options, exclude=set(EXECUTION))}
+        changed = {"kind": kind, **non_default_values(self.options, exclude=set(EXECUTION))}
         hashes = {"store_sha256": self.store.sha256, "split_sha256": self.split.sha256}
         options = self.options.model_dump(mode="json", exclude=set(EXECUTION))
         config = {"kind": kind, **options, **hashes, **origin}

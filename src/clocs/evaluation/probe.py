@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from clocs.core.files import content_hash
-from clocs.core.run_identity import changed_values
+from clocs.core.run_identity import non_default_values
 from clocs.core.seeds import derived_seed
 from clocs.evaluation.evaluation_run import EvaluationRun, finished_result
 from clocs.evaluation.linear import Solver, fit_linear
@@ -70,7 +70,7 @@ def probe(
     run = evaluation.run(
         runs,
         "probe",
-        {"encoder": evaluation.encoder.identity, "policy_sha256": content_hash(changed_values(evaluation.policy))},
+        {"encoder": evaluation.encoder.identity, "policy_sha256": content_hash(non_default_values(evaluation.policy))},
     )
     finished = finished_result(run)
     if finished is not None:

@@ -11,7 +11,7 @@ import numpy as np
 from clocs.core.errors import ConfigError, IntegrityError, StoreError
 from clocs.core.files import write_bytes
 from clocs.evaluation.model_outputs import ModelOutputs
-from clocs.evaluation.scoring import LEVELS, scores_by_level
+from clocs.evaluation.scoring import LEVELS, outputs_by_level
 from clocs.metrics.bootstrap import Difference, paired_difference
 from clocs.metrics.calibration import reliability
 from clocs.metrics.ranking import roc_curves
@@ -88,7 +88,7 @@ def differences(
         levels: Levels to compare.
         replicates: Bootstrap replicates of the intervals.
     """
-    sides = [[dict(scores_by_level(run)) for run in side] for side in (first, second)]
+    sides = [[dict(outputs_by_level(run)) for run in side] for side in (first, second)]
     result = {}
     for level in levels:
         a, b = ([run[level] for run in side] for side in sides)
@@ -126,7 +126,7 @@ def draw_scores(folder: Path, out: Path, level: str = "recording") -> list[Path]
     """
     from clocs.drawing.curves import draw_reliability, draw_roc
 
-    by_level = dict(scores_by_level(load_scores(folder)))
+    by_level = dict(outputs_by_level(load_scores(folder)))
     if level not in by_level:
         raise ConfigError(f"Unknown level '{level}'. Levels: {', '.join(by_level)}.")
     rows = by_level[level]

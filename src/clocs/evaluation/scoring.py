@@ -20,7 +20,7 @@ Adjust = Callable[[npt.NDArray[np.floating]], npt.NDArray[np.floating]]
 """Calibration of mean probabilities (G, K) of recordings or patients."""
 
 
-def scores_by_level(scores: ModelOutputs, adjust: Adjust | None = None) -> Iterator[tuple[str, ModelOutputs]]:
+def outputs_by_level(scores: ModelOutputs, adjust: Adjust | None = None) -> Iterator[tuple[str, ModelOutputs]]:
     """Iterate over the levels, with the scores of each."""
     for level, groups in zip(LEVELS, (None, scores.record, scores.patient), strict=True):
         yield level, scores if groups is None else pool_outputs(scores, groups, adjust)
@@ -56,7 +56,7 @@ def compute_metrics(scores: ModelOutputs, *, adjust: Adjust | None = None, repli
     Returns:
         Metrics by level as JSON: macro averages, and those of each class.
     """
-    return {level: _level_metrics(rows, replicates) for level, rows in scores_by_level(scores, adjust)}
+    return {level: _level_metrics(rows, replicates) for level, rows in outputs_by_level(scores, adjust)}
 
 
 def _level_metrics(rows: ModelOutputs, replicates: int) -> dict[str, Any]:

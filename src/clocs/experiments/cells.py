@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
-from clocs.core.run_identity import changed_values, identity_hash
+from clocs.core.run_identity import identity_hash, non_default_values
 
 if TYPE_CHECKING:
     from clocs.experiments.workspace import Workspace
@@ -68,7 +68,7 @@ class Cell(BaseModel):
 
     def describe(self) -> dict[str, Any]:
         """Return the kind and all values that differ from the defaults, as JSON."""
-        return {"kind": self.kind, **changed_values(self)}
+        return {"kind": self.kind, **non_default_values(self)}
 
     @property
     def key(self) -> str:

@@ -12,7 +12,7 @@ from torch import Tensor
 from clocs.losses.cosine import log_sums, units
 from clocs.losses.loss import LOSSES, Loss
 
-OffDiagonals = Literal["both", "alike", "one_triangle", "none"]
+OffDiagonals = Literal["both", "equal", "one_triangle", "none"]
 Pairs = Literal["all", "last"]
 
 
@@ -33,7 +33,7 @@ class PatientNCELoss(Loss):
             mean of their own, with the same weight as the mean over the diagonal. ``alike``: by one mean over all
             positive cells. ``one_triangle``: as in the released code, rows use the cells i < k and columns the cells
             i > k. ``none``: only the diagonal is used; patients are ignored.
-        pairs: Pairs of views. ``all``: as in the paper. ``last``: as in the released code, only the last pair.
+        view_pairs: Pairs of views. ``all``: as in the paper. ``last``: as in the released code, only the last pair.
         block: Rows of similarities per block; None for as many as fit into 16 MB.
 
     Example:
@@ -47,11 +47,16 @@ class PatientNCELoss(Loss):
         self,
         temperature: Annotated[float, Field(gt=0)] = 0.1,
         off_diagonals: OffDiagonals = "both",
-        pairs: Pairs = "all",
+        view_pairs: Pairs = "all",
         block: Annotated[int, Field(ge=1)] | None = None,
     ) -> None:
         super().__init__()
-        self.temperature, self.off_diagonals, self.pairs, self.block = temperature, off_diagonals, pairs, block
+        self.temperature, self.off_diagonals, self.view_pairs, self.block = (
+            temperature,
+            off_diagonals,
+            view_pairs,
+            block,
+        )
         self.check_options()
 
     def forward(self, embeddings: Tensor, patients: Tensor | None = None) -> Tensor:
@@ -75,7 +80,7 @@ class PatientNCELoss(Loss):
             views = units(embeddings).transpose(0, 1)
             positives, weights = _positives(views, patients, self.off_diagonals)
             chosen = list(combinations(range(len(views)), 2))
-            first, second = map(list, zip(*(chosen[-1:] if self.pairs == "last" else chosen), strict=True))
+            first, second = map(list, zip(*(chosen[-1:] if self.view_pairs == "last" else chosen), strict=True))
             rows, columns = log_sums(views[first], views[second], self.temperature, block=self.block)
             return ((rows + columns) @ weights - positives[first, second] * (2 / self.temperature)).mean()
 
@@ -100,7 +105,7 @@ def _positives(views: Tensor, patients: Tensor | None, off_diagonals: OffDiagona
     repeated = views * (others > 0).unsqueeze(-1)  # patients seen once would only add rounding errors
     sums = torch.zeros_like(repeated[:, : len(sizes)]).index_add(1, group, repeated)
     pairs = _gram(sums) - _gram(repeated)
-    if off_diagonals == "alike":
+    if off_diagonals == "equal":
         cells = batch + others.sum()
         return (_gram(views) + pairs) / cells, (1 + others).to(views.dtype) / cells
     counts = others if off_diagonals == "both" else _later(group, sizes)

@@ -24,7 +24,7 @@ class BYOL(Method):
         encoder: The encoder to train.
         augmentations: Applied to each of the two copies.
         decay: Decay of the moving average; 0.9 in the paper.
-        normalised: False: the paper's mean squared error. True: that of Grill et al., between unit vectors.
+        normalized: False: the paper's mean squared error. True: that of Grill et al., between unit vectors.
 
     Example:
         >>> import torch
@@ -40,14 +40,14 @@ class BYOL(Method):
         encoder: Encoder,
         augmentations: Augmentations = ("gaussian_noise",),
         decay: Annotated[float, Field(ge=0, le=1)] = 0.9,
-        normalised: bool = False,
+        normalized: bool = False,
     ) -> None:
         super().__init__(encoder, augmentations)
-        self.decay, self.normalised = decay, normalised
+        self.decay, self.normalized = decay, normalized
         size = encoder.embedding_dim
         self.predictor = nn.Sequential(nn.Linear(size, size), nn.ReLU())  # as the paper's layer 4
         self.target = copy.deepcopy(encoder).requires_grad_(False)
-        self.distance = BYOLLoss(normalised)
+        self.distance = BYOLLoss(normalized)
 
     def views(self, signals: Tensor, generator: torch.Generator) -> Tensor:
         """Make two augmented copies.

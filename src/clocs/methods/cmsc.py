@@ -20,10 +20,10 @@ class CMSC(PatientContrast):
     Args:
         encoder: The encoder to train.
         augmentations: Applied to each view independently.
-        head: Hidden width of a projection head, see :class:`clocs.methods.ContrastiveMethod`.
+        projection_hidden_dim: Hidden width of a projection head, see :class:`clocs.methods.ContrastiveMethod`.
         temperature: Softmax temperature.
         off_diagonals: Weight of pairs of different instances of a patient, see :class:`clocs.losses.PatientNCELoss`.
-        pairs: Pairs of views that are compared, see :class:`clocs.losses.PatientNCELoss`.
+        view_pairs: Pairs of views that are compared, see :class:`clocs.losses.PatientNCELoss`.
         decorrelation: Weight of a penalty on correlated embedding dimensions.
 
     Example:

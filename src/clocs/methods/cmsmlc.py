@@ -23,10 +23,10 @@ class CMSMLC(PatientContrast):
     Args:
         encoder: The encoder to train.
         augmentations: Applied to each view independently.
-        head: Hidden width of a projection head, see :class:`clocs.methods.ContrastiveMethod`.
+        projection_hidden_dim: Hidden width of a projection head, see :class:`clocs.methods.ContrastiveMethod`.
         temperature: Softmax temperature.
         off_diagonals: Weight of pairs of different instances of a patient, see :class:`clocs.losses.PatientNCELoss`.
-        pairs: Pairs of views that are compared, see :class:`clocs.losses.PatientNCELoss`.
+        view_pairs: Pairs of views that are compared, see :class:`clocs.losses.PatientNCELoss`.
         decorrelation: Weight of a penalty on correlated embedding dimensions.
         view_choice: ``all`` leads of all segments, or ``random_pair``: one random lead for each segment, so that two
             segments make one pair of views.
@@ -46,14 +46,16 @@ class CMSMLC(PatientContrast):
         self,
         encoder: Encoder,
         augmentations: Augmentations = (),
-        head: Annotated[int, Field(gt=0)] | None = None,
+        projection_hidden_dim: Annotated[int, Field(gt=0)] | None = None,
         temperature: Annotated[float, Field(gt=0)] = 0.1,
         off_diagonals: OffDiagonals = "both",
-        pairs: Pairs = "all",
+        view_pairs: Pairs = "all",
         decorrelation: Annotated[float, Field(ge=0)] = 0.0,
         view_choice: Literal["all", "random_pair"] = "all",
     ) -> None:
-        super().__init__(encoder, augmentations, head, temperature, off_diagonals, pairs, decorrelation)
+        super().__init__(
+            encoder, augmentations, projection_hidden_dim, temperature, off_diagonals, view_pairs, decorrelation
+        )
         self.view_choice = view_choice
 
     @property

@@ -22,8 +22,8 @@ class ContrastiveMethod(Method):
     Args:
         encoder: The encoder to train.
         augmentations: Applied to each view independently.
-        head: Hidden width of a projection head (Linear, BatchNorm, ReLU, Linear), which is trained with the encoder
-            and not saved. None for no head, as in the paper.
+        projection_hidden_dim: Hidden width of a projection head (Linear, BatchNorm, ReLU, Linear), which is trained
+            with the encoder and not saved. None for no head, as in the paper.
 
     Example:
         >>> import torch
@@ -36,7 +36,7 @@ class ContrastiveMethod(Method):
         ...
         ...     def loss(self, outputs, batch):
         ...         return (outputs[:, 0] - outputs[:, 1]).square().mean()
-        >>> method = Closer(ResNet(in_channels=12, embedding_dim=64), head=128)
+        >>> method = Closer(ResNet(in_channels=12, embedding_dim=64), projection_hidden_dim=128)
         >>> method({"views": torch.randn(4, 2, 12, 500)}).shape
         torch.Size([4, 2, 64])
     """
@@ -47,11 +47,13 @@ class ContrastiveMethod(Method):
         self,
         encoder: Encoder,
         augmentations: Augmentations = (),
-        head: Annotated[int, Field(gt=0)] | None = None,
+        projection_hidden_dim: Annotated[int, Field(gt=0)] | None = None,
     ) -> None:
         super().__init__(encoder, augmentations)
-        self.head = head
-        self.projection = None if head is None else _projection(encoder.embedding_dim, head)
+        self.projection_hidden_dim = projection_hidden_dim
+        self.projection = (
+            None if projection_hidden_dim is None else _projection(encoder.embedding_dim, projection_hidden_dim)
+        )
 
     def forward(self, batch: Batch) -> Tensor:
         """Return the outputs that the loss compares.
@@ -79,10 +81,10 @@ class PatientContrast(ContrastiveMethod):
     Args:
         encoder: The encoder to train.
         augmentations: Applied to each view independently.
-        head: Hidden width of a projection head, see :class:`ContrastiveMethod`.
+        projection_hidden_dim: Hidden width of a projection head, see :class:`ContrastiveMethod`.
         temperature: Softmax temperature.
         off_diagonals: Weight of pairs of different instances of a patient, see :class:`clocs.losses.PatientNCELoss`.
-        pairs: Pairs of views that are compared: ``all``, or the ``last`` pair as in the released code.
+        view_pairs: Pairs of views that are compared: ``all``, or the ``last`` pair as in the released code.
         decorrelation: Weight of a penalty on correlated embedding dimensions. The paper has none.
 
     Example:
@@ -103,16 +105,16 @@ class PatientContrast(ContrastiveMethod):
         self,
         encoder: Encoder,
         augmentations: Augmentations = (),
-        head: Annotated[int, Field(gt=0)] | None = None,
+        projection_hidden_dim: Annotated[int, Field(gt=0)] | None = None,
         temperature: Annotated[float, Field(gt=0)] = 0.1,
         off_diagonals: OffDiagonals = "both",
-        pairs: Pairs = "all",
+        view_pairs: Pairs = "all",
         decorrelation: Annotated[float, Field(ge=0)] = 0.0,
     ) -> None:
-        super().__init__(encoder, augmentations, head)
-        self.temperature, self.off_diagonals, self.pairs = temperature, off_diagonals, pairs
+        super().__init__(encoder, augmentations, projection_hidden_dim)
+        self.temperature, self.off_diagonals, self.view_pairs = temperature, off_diagonals, view_pairs
         self.decorrelation = decorrelation
-        self.contrast = PatientNCELoss(temperature, off_diagonals, pairs)
+        self.contrast = PatientNCELoss(temperature, off_diagonals, view_pairs)
         self.penalty = DecorrelationLoss()
 
     def unsupported_frames(self, num_segments: int, num_views: int) -> str | None:

@@ -44,7 +44,7 @@ class JEPA(MaskedMethod):
         decay: Decay of the moving average at the first step; 0.996 in the paper.
         final_decay: Decay from step ``decay_steps`` on; it rises linearly until then.
         decay_steps: Steps over which the decay rises. In the paper these are all steps of the training.
-        normalise_targets: Whether each target token has mean 0 and variance 1. The paper does not mention it.
+        normalize_targets: Whether each target token has mean 0 and variance 1. The paper does not mention it.
         distance: ``squared``, the paper's squared distance; ``smooth_l1`` is less sensitive to outliers.
         saved_encoder: Encoder that a run saves: ``target``, the moving average, as the paper evaluates it, or
             ``online``, the one that is trained.
@@ -77,7 +77,7 @@ class JEPA(MaskedMethod):
         decay: Decay = 0.996,
         final_decay: Decay = 1.0,
         decay_steps: Annotated[int, Field(gt=0)] = 10_000,
-        normalise_targets: bool = True,
+        normalize_targets: bool = True,
         distance: Literal["squared", "smooth_l1"] = "squared",
         saved_encoder: Literal["target", "online"] = "target",
     ) -> None:
@@ -87,7 +87,7 @@ class JEPA(MaskedMethod):
         self.num_targets, self.target_length, self.context_ratio = num_targets, target_length, context_ratio
         self.predictor_width, self.predictor_depth, self.num_heads = predictor_width, predictor_depth, num_heads
         self.decay, self.final_decay, self.decay_steps = decay, final_decay, decay_steps
-        self.normalise_targets, self.distance, self.saved_encoder = normalise_targets, distance, saved_encoder
+        self.normalize_targets, self.distance, self.saved_encoder = normalize_targets, distance, saved_encoder
         self.predictor = TokenPredictor(self.token_dim, self.token_dim, predictor_width, predictor_depth, num_heads)
         self.target = copy.deepcopy(encoder).requires_grad_(False).eval()
 
@@ -149,7 +149,7 @@ class JEPA(MaskedMethod):
         blocks = batch["blocks"]
         with torch.no_grad():
             tokens = full_precision(self.target.tokens(*frames(batch)))
-            if self.normalise_targets:
+            if self.normalize_targets:
                 tokens = layer_norm(tokens, tokens.shape[-1:])
             targets = gather_tokens(tokens, blocks.flatten(1))
         num_blocks = blocks.shape[1]

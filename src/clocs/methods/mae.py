@@ -33,7 +33,7 @@ class MAE(MaskedMethod):
         decoder_width: Dimension of the decoder's blocks.
         decoder_depth: Number of the decoder's blocks; 8 in the paper, for a much larger encoder.
         num_heads: Heads of the decoder's attention.
-        normalise_patches: Whether targets have mean 0 and variance 1 in each patch and lead, as the paper recommends.
+        normalize_patches: Whether targets have mean 0 and variance 1 in each patch and lead, as the paper recommends.
 
     Raises:
         ConfigError: The encoder has no patches, or ``decoder_width`` is not divisible by ``num_heads``.
@@ -57,12 +57,12 @@ class MAE(MaskedMethod):
         decoder_width: Annotated[int, Field(gt=0)] = 64,
         decoder_depth: Annotated[int, Field(gt=0)] = 2,
         num_heads: Annotated[int, Field(gt=0)] = 4,
-        normalise_patches: bool = True,
+        normalize_patches: bool = True,
     ) -> None:
         super().__init__(encoder, augmentations)
         assert encoder.patch_size is not None
         self.mask_ratio, self.decoder_width, self.decoder_depth = mask_ratio, decoder_width, decoder_depth
-        self.num_heads, self.normalise_patches = num_heads, normalise_patches
+        self.num_heads, self.normalize_patches = num_heads, normalize_patches
         self.patch_size = encoder.patch_size
         out_dim = encoder.in_channels * encoder.patch_size
         self.decoder = TokenPredictor(self.token_dim, out_dim, decoder_width, decoder_depth, num_heads)
@@ -115,7 +115,7 @@ class MAE(MaskedMethod):
         patches = whole.reshape(*whole.shape[:2], count, self.patch_size).transpose(1, 2)
         index = batch["masked"][:, :, None, None].expand(-1, -1, *patches.shape[2:])
         patches = full_precision(patches.gather(1, index))
-        if not self.normalise_patches:
+        if not self.normalize_patches:
             return patches
         variance, mean = torch.var_mean(patches, dim=3, correction=0, keepdim=True)
         return (patches - mean) / (variance + EPSILON).sqrt()

@@ -12,9 +12,9 @@ from pydantic import BeforeValidator
 from torch import Tensor, nn
 
 from clocs.augmentations import Augmentation, Compose
-from clocs.augmentations.compose import changed_augmentations, describe_augmentations, parse_augmentations
+from clocs.augmentations.compose import describe_augmentations, non_default_augmentations, parse_augmentations
 from clocs.core.errors import ConfigError
-from clocs.core.options import changed_options, constructor_options
+from clocs.core.options import constructor_options, non_default_options
 from clocs.core.registry import Registry
 from clocs.encoders import Encoder
 from clocs.methods.gather import gather_ranks
@@ -357,11 +357,11 @@ def build_method(section: Mapping[str, Any], encoder: Encoder, num_classes: int 
     return part(encoder, **options)
 
 
-def changed_method(section: Mapping[str, Any]) -> dict[str, Any]:
+def non_default_method(section: Mapping[str, Any]) -> dict[str, Any]:
     """Return a method's name and the options that differ from the defaults, also within its augmentations."""
     options = dict(section)
     name = str(options.pop("name"))
-    changed = changed_options(METHODS.get(name), options, exclude=RUN_ARGUMENTS)
+    changed = non_default_options(METHODS.get(name), options, exclude=RUN_ARGUMENTS)
     if "augmentations" in changed:
-        changed["augmentations"] = changed_augmentations(changed["augmentations"])
+        changed["augmentations"] = non_default_augmentations(changed["augmentations"])
     return {"name": name, **changed}

@@ -36,7 +36,7 @@ class MTSSL(Method):
     Args:
         encoder: The encoder to train.
         augmentations: The tasks. Each is applied to every instance; its probability is ignored.
-        tasks_on: Frames that tasks augment: ``normalised`` ones, as the encoder takes them, or those in ``millivolt``.
+        tasks_on: Frames that tasks augment: ``normalized`` ones, as the encoder takes them, or those in ``millivolt``.
             Normalisation after a scaling would undo it, and the task could not be learned.
 
     Example:
@@ -51,7 +51,7 @@ class MTSSL(Method):
         self,
         encoder: Encoder,
         augmentations: Tasks = ALL_TASKS,
-        tasks_on: Literal["normalised", "millivolt"] = "normalised",
+        tasks_on: Literal["normalized", "millivolt"] = "normalized",
     ) -> None:
         if not augmentations:
             raise ConfigError("MT-SSL needs one augmentation or more. Each is a task.")
@@ -63,7 +63,7 @@ class MTSSL(Method):
     @property
     def normalizes_first(self) -> bool:
         """Return whether tasks augment normalised frames."""
-        return self.tasks_on == "normalised"
+        return self.tasks_on == "normalized"
 
     def views(self, signals: Tensor, generator: torch.Generator) -> Tensor:
         """Return the original and one view per task.

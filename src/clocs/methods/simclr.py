@@ -24,7 +24,7 @@ class SimCLR(ContrastiveMethod):
     Args:
         encoder: The encoder to train.
         augmentations: Applied to each of the two copies.
-        head: Hidden width of a projection head, see :class:`clocs.methods.ContrastiveMethod`.
+        projection_hidden_dim: Hidden width of a projection head, see :class:`clocs.methods.ContrastiveMethod`.
         temperature: Softmax temperature.
         form: ``two_view``: InfoNCE between the two copies, our reading of the paper. ``nt_xent``: SimCLR's own.
 
@@ -39,11 +39,11 @@ class SimCLR(ContrastiveMethod):
         self,
         encoder: Encoder,
         augmentations: Augmentations = ("gaussian_noise",),
-        head: Annotated[int, Field(gt=0)] | None = None,
+        projection_hidden_dim: Annotated[int, Field(gt=0)] | None = None,
         temperature: Annotated[float, Field(gt=0)] = 0.1,
         form: Form = "two_view",
     ) -> None:
-        super().__init__(encoder, augmentations, head)
+        super().__init__(encoder, augmentations, projection_hidden_dim)
         self.temperature, self.form = temperature, form
         self.contrast = InfoNCELoss(temperature, form)
 

@@ -18,7 +18,7 @@ from clocs.signals.leads import add_derived_leads
 from clocs.similarity.index.filters import Filter
 from clocs.similarity.index.manifest import IndexManifest
 from clocs.similarity.index.neighbors import Neighbor, describe_neighbor, few_matches_note
-from clocs.similarity.index.search import PatientIndex
+from clocs.similarity.index.patient_index import PatientIndex
 from clocs.similarity.index.snapshot import Snapshot
 from clocs.similarity.segments import Ints, Vectors
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from clocs.similarity.archive.embedding import embed_store
-from clocs.similarity.index.changes import build_index
 from clocs.similarity.index.manifest import MANIFEST_FILE
+from clocs.similarity.index.updates import build_index
 from clocs.store.ingest import ingest
 from clocs.training.shipped import DEFAULT_ENCODER
 

@@ -9,8 +9,8 @@ from clocs.core.errors import ClocsError, ConfigError, IntegrityError
 from clocs.core.files import unseal
 from clocs.similarity.archive.archive import read_archive_manifest
 from clocs.similarity.checked_files import FileInfo, file_damage
-from clocs.similarity.index.changes import Folder
 from clocs.similarity.index.manifest import MANIFEST_FILE, read_index_manifest
+from clocs.similarity.index.updates import Folder
 from clocs.store.manifest import manifest_path, versions
 from clocs.store.task_records import TASK_RECORDS
 from clocs.store.verify import Fault

@@ -141,12 +141,12 @@ def _count_pooled_ages(store: Store) -> Counter[str]:
 def _as_dataset(store: Store, key: Path) -> Dataset:
     """Return the recordings of a store as a dataset, with its policies."""
     metadata, patient_key = store.manifest.dataset, read_key(key)
-    frames = {name: FramePolicy.model_validate(policy) for name, policy in metadata["frames"].items()}
+    frame_policies = {name: FramePolicy.model_validate(policy) for name, policy in metadata["frame_policies"].items()}
     folder, version = str(store.folder.absolute()), store.manifest.version
     return Dataset(
         **{name: metadata[name] for name in ("name", "title", "licence", "citation", "homepage")},
         classes={name: tuple(labels) for name, labels in metadata["classes"].items()},
-        frames={name: _pseudonymized_policy(policy, patient_key) for name, policy in frames.items()},
+        frame_policies={name: _pseudonymized_policy(policy, patient_key) for name, policy in frame_policies.items()},
         split=SplitPolicy.model_validate(metadata["split"]),
         entries=functools.partial(_entries, len(store)),
         load=functools.partial(_load, folder, version, key),

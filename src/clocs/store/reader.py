@@ -193,7 +193,7 @@ class StoreReader:
         Raises:
             ConfigError: The dataset has no such policy.
         """
-        policies = self.manifest.dataset["frames"]
+        policies = self.manifest.dataset["frame_policies"]
         if name not in policies:
             raise ConfigError(f"No frame policy '{name}'. Policies of this store: {', '.join(policies) or 'none'}.")
         return FramePolicy.model_validate(policies[name])

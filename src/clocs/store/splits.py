@@ -113,7 +113,7 @@ def make_split(
 
 
 def _has_frames(store: StoreReader) -> npt.NDArray[np.bool_]:
-    if "evaluation" not in store.manifest.dataset["frames"]:
+    if "evaluation" not in store.manifest.dataset["frame_policies"]:
         return np.ones(len(store), bool)
     return np.asarray(Frames(store, store.frame_policy("evaluation")).frames_per_record() > 0)
 

@@ -68,7 +68,8 @@ def info(store: StoreLike) -> dict[str, Any]:
     store = open_store(store)
     groups = duplicate_groups(store)
     members = sum(len(group) for group in groups)
-    frames = store.frames("evaluation") if "evaluation" in store.manifest.dataset["frames"] else None
+    has_policy = "evaluation" in store.manifest.dataset["frame_policies"]
+    frames = store.frames("evaluation") if has_policy else None
     return {
         "dataset": store.manifest.dataset["name"],
         "version": store.manifest.version,

@@ -10,9 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from clocs.core.errors import ConfigError
 from clocs.core.options import option_names
-from clocs.core.run_identity import changed_values
-from clocs.encoders.encoder import ENCODERS, changed_encoder_options, is_registered, parse_encoder
-from clocs.methods.method import changed_method, parse_method
+from clocs.core.run_identity import non_default_values
+from clocs.encoders.encoder import ENCODERS, is_registered, non_default_encoder_options, parse_encoder
+from clocs.methods.method import non_default_method, parse_method
 from clocs.signals.leads import STANDARD_LEADS, canonical_lead
 from clocs.training.labels import LabelUnit
 
@@ -168,12 +168,12 @@ class PretrainConfig(BaseModel):
 
         ``init_from`` is left out: the hash of its weights is part of the run's origin.
         """
-        values = changed_values(self, exclude={*EXECUTION_KEYS, "method", "encoder", "init_from"})
+        values = non_default_values(self, exclude={*EXECUTION_KEYS, "method", "encoder", "init_from"})
         name, options = self.encoder["name"], self.encoder_options()
         if is_registered(self.encoder):
-            options = changed_encoder_options(name, options, exclude=FRAME_OPTIONS)
+            options = non_default_encoder_options(name, options, exclude=FRAME_OPTIONS)
         values["encoder"] = {"name": name, **options}
-        values["method"] = changed_method(self.method)
+        values["method"] = non_default_method(self.method)
         return values
 
     def encoder_options(self, num_samples: int | None = None) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import numpy as np
 from clocs.core.errors import ConfigError, LeakError
 from clocs.core.files import content_hash
 from clocs.core.options import validate_model
-from clocs.core.run_identity import changed_values
+from clocs.core.run_identity import non_default_values
 from clocs.core.seeds import derived_seed
 from clocs.methods import METHODS, Method, PatientContrast, Supervised
 from clocs.signals.framing import FramePolicy
@@ -49,7 +49,7 @@ class TrainingStore:
     @property
     def origin(self) -> dict[str, str]:
         """Return the hashes of store, split and frame policy, which determine the frames of a run."""
-        return {**self.hashes, "policy_sha256": content_hash(changed_values(self.policy))}
+        return {**self.hashes, "policy_sha256": content_hash(non_default_values(self.policy))}
 
     @property
     def name(self) -> str:

@@ -58,8 +58,8 @@ class FrameDataset(Dataset[dict[str, Tensor]]):
             Einthoven's and Goldberger's equations, if it has a gap, or if the policy excludes it.
         unnamed_lead: Lead that a lead without a name ("ECG") is taken for. By default recordings with no other lead
             are refused if ``leads`` names some.
-        cache: Whether to read frames from a file of prepared frames, see ``Frames.cached``. It is written once for a
-            store and a policy, and saves time if frames are resampled and read many times.
+        disk_cache: Whether to keep prepared frames in a file of the store. It is written once for a policy, and
+            saves time if frames are resampled and read many times.
 
     Attributes:
         frames: Frames behind the items.
@@ -100,7 +100,7 @@ class FrameDataset(Dataset[dict[str, Tensor]]):
         normalization_scope: Literal["lead", "frame"] | None = None,
         allow_missing_leads: bool = False,
         unnamed_lead: str | None = None,
-        cache: bool = False,
+        disk_cache: bool = False,
     ) -> None:
         opened = open_store(store)
         options = {
@@ -127,7 +127,7 @@ class FrameDataset(Dataset[dict[str, Tensor]]):
                 f"No recording of this part of {opened.folder} is long enough, or has the leads, for the frames "
                 f"{policy.model_dump(exclude_defaults=True)}. Take shorter frames or other leads."
             )
-        if cache:
+        if disk_cache:
             self.frames = self.frames.cached()
         self.policy = self.frames.policy
         self.leads: tuple[str, ...] = tuple(self.frames.leads)
@@ -249,7 +249,7 @@ def _records(
 
 def _policy_of(store: Store, given: dict[str, Any], all_leads: bool | None) -> tuple[FramePolicy, bool]:
     """Return the frame policy that the options describe, and whether an item holds all leads."""
-    named = store.frame_policy("evaluation") if "evaluation" in store.manifest.dataset["frames"] else None
+    named = store.frame_policy("evaluation") if "evaluation" in store.manifest.dataset["frame_policies"] else None
     renamed = {"views": "num_segments"}
     apart = ("leads", "seconds", "sampling_rate")
     changes = {renamed.get(name, name): value for name, value in given.items() if name not in apart}

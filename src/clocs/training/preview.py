@@ -66,8 +66,8 @@ def preview_batch(
     (dataset,) = data.train.datasets
     drawn = _views(method, dataset, batch["item"][:instances].numpy(), batch["views"][:instances, :, 0])
     views = batch["views"]
-    normalised = views if view_policy is policy else torch.from_numpy(policy.normalize(views.numpy()))
-    embeddings, encoder = _embeddings(config, method.encoder, policy, normalised, checkpoint)
+    normalized = views if view_policy is policy else torch.from_numpy(policy.normalize(views.numpy()))
+    embeddings, encoder = _embeddings(config, method.encoder, policy, normalized, checkpoint)
     return drawn, _similarity(embeddings, batch["patient"].numpy(), drawn.names, cells, encoder)
 
 
@@ -123,7 +123,7 @@ def _views(method: Method, dataset: FrameDataset, items: Ints, values: Tensor) -
             f"record {item.record_id}" + (f", lead {lead}" if lead else "") + f", patient {item.patient_id}"
             for item, lead in zip(recordings, leads, strict=True)
         ),
-        unit=recordings[0].unit if dataset.policy.normalization == "none" else "normalised",
+        unit=recordings[0].unit if dataset.policy.normalization == "none" else "normalized",
     )
 
 

@@ -20,12 +20,12 @@ RECOMMENDED_AUGMENTATIONS: Final[tuple[dict[str, Any], ...]] = (
     {"name": "scaling", "low": 0.7, "high": 1.4},
     {"name": "gaussian_noise", "sigma": 0.02},
     {"name": "baseline_wander", "amplitude": 0.1},
-    {"name": "mask", "width": 0.2},
+    {"name": "mask", "mask_fraction": 0.2},
 )
 RECOMMENDED: Final[dict[str, Any]] = {
     "method": {
         "name": "cmsmlc",
-        "off_diagonals": "alike",
+        "off_diagonals": "equal",
         "view_choice": "random_pair",
         "augmentations": RECOMMENDED_AUGMENTATIONS,
     },
@@ -115,7 +115,7 @@ def _method_dataset_pairs() -> list[tuple[str, str]]:
 
 def _is_applicable(method: type[Method], dataset: Dataset) -> bool:
     """Return whether a dataset has the frames, labels and leads that a method needs."""
-    if method.frame_policy not in dataset.frames or (method.needs_labels and not dataset.classes):
+    if method.frame_policy not in dataset.frame_policies or (method.needs_labels and not dataset.classes):
         return False
-    policy = dataset.frames[method.frame_policy]
+    policy = dataset.frame_policies[method.frame_policy]
     return not method.leads_as_views or len(policy.leads) != 1 or policy.num_segments > 1

@@ -16,7 +16,7 @@ from clocs.datasets import DATASETS, Dataset
 from clocs.evaluation.probe import probe
 from clocs.inference.classifier import FOLDER, Classifier, ClassifierCard, ClassInfo
 from clocs.similarity.archive.embedding import embed_store
-from clocs.similarity.index.changes import build_index, delete_patients
+from clocs.similarity.index.updates import build_index, delete_patients
 from clocs.store.frames import Frames
 from clocs.store.ingest import ingest
 from clocs.store.splits import make_split

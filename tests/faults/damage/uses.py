@@ -17,8 +17,8 @@ from clocs.inference.pretrained import load_encoder
 from clocs.signals.framing import FramePolicy
 from clocs.similarity.archive.archive import STORE_COLUMNS, open_archive
 from clocs.similarity.archive.embedding import embed_store
-from clocs.similarity.index.changes import add_archive, build_index, delete_patients
-from clocs.similarity.index.search import open_index
+from clocs.similarity.index.patient_index import open_index
+from clocs.similarity.index.updates import add_archive, build_index, delete_patients
 from clocs.store.frames import Frames
 from clocs.store.ingest import ingest
 from clocs.store.store import open_store

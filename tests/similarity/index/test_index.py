@@ -12,12 +12,12 @@ from clocs.core.errors import ConfigError, IntegrityError, StoreError
 from clocs.similarity.archive.archive import Archive
 from clocs.similarity.checked_files import FileInfo, check_file
 from clocs.similarity.index import snapshot, volume
-from clocs.similarity.index.changes import DeletionResult, add_archive, build_index, delete_patients, rebuild_index
 from clocs.similarity.index.filters import Filter
 from clocs.similarity.index.incremental import AdditionResult
 from clocs.similarity.index.manifest import MANIFEST_FILE, read_index_manifest
-from clocs.similarity.index.search import PatientIndex, open_index
+from clocs.similarity.index.patient_index import PatientIndex, open_index
 from clocs.similarity.index.snapshot import Snapshot
+from clocs.similarity.index.updates import DeletionResult, add_archive, build_index, delete_patients, rebuild_index
 from clocs.similarity.segments import Vectors, unit_length
 from tests.similarity.archives import Row, clustered, near, people, write_archive
 

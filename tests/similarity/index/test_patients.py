@@ -12,8 +12,8 @@ import pytest
 
 from clocs.core.errors import ConfigError
 from clocs.core.pseudonyms import make_key
-from clocs.similarity.index.changes import DeletionResult, build_index, delete_patients, rebuild_index
-from clocs.similarity.index.search import open_index
+from clocs.similarity.index.patient_index import open_index
+from clocs.similarity.index.updates import DeletionResult, build_index, delete_patients, rebuild_index
 from tests.similarity.archives import clustered, write_archive
 
 E = 8

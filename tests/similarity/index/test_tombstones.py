@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clocs.core.errors import ConfigError
-from clocs.similarity.index.changes import add_archive, build_index, delete_patients, rebuild_index
 from clocs.similarity.index.filters import Filter
-from clocs.similarity.index.search import PatientIndex, open_index
+from clocs.similarity.index.patient_index import PatientIndex, open_index
+from clocs.similarity.index.updates import add_archive, build_index, delete_patients, rebuild_index
 from clocs.similarity.segments import Vectors, unit_length
 from tests.similarity.archives import Row, clustered, near, people, write_archive
 

@@ -15,7 +15,7 @@ from clocs.similarity.segments import Vectors
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from clocs.similarity.index.search import PatientIndex
+    from clocs.similarity.index.patient_index import PatientIndex
 
 SAME_RECORDING_COSINE: Final = 1 - 1e-6
 """Minimum cosine of two embeddings of the same recording."""

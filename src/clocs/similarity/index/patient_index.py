@@ -15,13 +15,13 @@ import numpy.typing as npt
 from clocs.core.errors import ConfigError, FormatError, IntegrityError, StoreError
 from clocs.core.recording import Recording
 from clocs.similarity.archive.archive import Archive
-from clocs.similarity.index.changes import DeletionResult, Folder, add_archive, delete_patients, rebuild_index
 from clocs.similarity.index.filters import NO_FILTER, Filter
 from clocs.similarity.index.incremental import AdditionResult
 from clocs.similarity.index.manifest import MANIFEST_FILE, IndexManifest, manifest_fingerprint
 from clocs.similarity.index.neighbors import Query, SimilarPatients, describe_neighbor, few_matches_note, has_recording
 from clocs.similarity.index.searcher import Hits
 from clocs.similarity.index.snapshot import Snapshot
+from clocs.similarity.index.updates import DeletionResult, Folder, add_archive, delete_patients, rebuild_index
 from clocs.similarity.segments import Vectors
 from clocs.store.store import Store
 

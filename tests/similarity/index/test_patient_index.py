@@ -15,8 +15,8 @@ import clocs
 from clocs.core.errors import ConfigError, FormatError, StoreError
 from clocs.formats import read
 from clocs.inference.pretrained import load_encoder
-from clocs.similarity.index.changes import DeletionResult, delete_patients
-from clocs.similarity.index.search import PatientIndex, open_index
+from clocs.similarity.index.patient_index import PatientIndex, open_index
+from clocs.similarity.index.updates import DeletionResult, delete_patients
 from clocs.store.store import Store
 from tests.inference.conftest import make_encoder
 from tests.similarity.archives import Row, clustered, people, write_archive

@@ -85,7 +85,7 @@ def test_a_name_replaces_a_section() -> None:
         {"method": "simclr", "encoder": "resnet"}, ["encoder.width=8", "method.projection_hidden_dim=4"]
     )
     assert (config.encoder["name"], config.encoder["width"]) == ("resnet", 8)
-    assert (config.method["name"], config.method["head"]) == ("simclr", 4)
+    assert (config.method["name"], config.method["projection_hidden_dim"]) == ("simclr", 4)
 
 
 class MySimCLR(SimCLR):

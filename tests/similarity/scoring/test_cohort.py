@@ -88,7 +88,7 @@ def test_frames_are_the_encoders_the_papers_or_segments(judged_store: Store) -> 
         assert len(open_cohort("random", judged_store, frames=frames).rows.values)
     with pytest.raises(ConfigError, match=r"Unknown frames 'mine'\. Available: encoder, paper, segments"):
         open_cohort("random", judged_store, frames="mine")
-    with pytest.raises(ConfigError, match="no part 'mine'"):
+    with pytest.raises(ConfigError, match="got 'mine'"):
         open_cohort("random", judged_store, part="mine")
 
 

@@ -76,7 +76,7 @@ def test_classes_are_printed_with_their_track_record(command: Command, originals
 
 def test_mistakes_are_messages(command: Command, originals: Path, folder: Path) -> None:
     file = originals / RECORDS / "00001_hr.hea"
-    assert "neither a folder nor an encoder" in command("embed", file, "--encoder", "nowhere", code=1)[1]
+    assert "neither a folder nor a shipped encoder" in command("embed", file, "--encoder", "nowhere", code=1)[1]
     assert "no such file" in command("embed", "nowhere.hea", "--encoder", folder, code=1)[1]
     assert ".parquet" in command("embed", file, "--encoder", folder, "--out", "x.xlsx", code=1)[1]
     strip = originals / "cinc2017" / "training2017" / "A00001.hea"

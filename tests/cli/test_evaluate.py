@@ -35,7 +35,7 @@ def test_a_probe_as_json_and_as_a_table(command: Command, store: Path) -> None:
     assert [line[1] for line in lines if line[3:4] == ["recordings"]] == sorted(f"{name}," for name in classes)
     assert f"{interval['value']:.3f} ({interval['low']:.3f} to {interval['high']:.3f})" in table
     assert f"SR, {classes['SR']['positives']} recordings" in table
-    assert table.endswith(f"kept in {found['run']}\n")
+    assert table.endswith(f"Stored in {found['run']}\n")
 
 
 def test_label_options_exclude_each_other(command: Command, store: Path) -> None:
@@ -58,7 +58,7 @@ def test_what_is_undefined_is_a_dash_and_names_are_printed_as_they_are(capsys: p
         "1.000",
         "0.250",
     ]
-    assert out.endswith(f"note: so\nkept in {long}\n")
+    assert out.endswith(f"note: so\nStored in {long}\n")
 
 
 def test_fine_tuning_and_a_comparison(command: Command, store: Path) -> None:
@@ -95,9 +95,9 @@ def test_labels_of_a_few_patients(command: Command, store: Path) -> None:
         (("probe", "random", "{store}", "--frames", "mine"), "frames: Input should be 'encoder' or 'paper'"),
         (("probe", "random", "{store}", "--solver", "sgd"), "solver: "),
         (("probe", "random", "{store}", "--label-fraction", "0"), "fraction: "),
-        (("finetune", "random", "{store}", "--label-unit", "leads"), "label_draw: "),
-        (("finetune", "random", "{store}", "--batch-size", "1"), "batch: "),
-        (("finetune", "random", "{store}", "--monitor", "luck"), "best_by: Input should be 'loss' or 'auc'"),
+        (("finetune", "random", "{store}", "--label-unit", "leads"), "label_unit: "),
+        (("finetune", "random", "{store}", "--batch-size", "1"), "batch_size: "),
+        (("finetune", "random", "{store}", "--monitor", "luck"), "monitor: Input should be 'loss' or 'auc'"),
         (
             ("probe", "random", "{store}", "--num-labelled-patients", "100000"),
             "num_labelled_patients=100000: the training part has",
@@ -106,7 +106,7 @@ def test_labels_of_a_few_patients(command: Command, store: Path) -> None:
             ("probe", "random", "{store}", "--num-labelled-patients", "1"),
             "or more labelled patients (--label-fraction, --num-labelled-patients)",
         ),
-        (("probe", "nowhere", "{store}"), "neither a folder nor an encoder"),
+        (("probe", "nowhere", "{store}"), "neither a folder nor a shipped encoder"),
         (("probe", "random", "{store}", "--split", "none"), "no split 'none'"),
         (("probe", "random", "nowhere"), "nowhere"),
         (("compare", "nowhere", "nowhere"), "has no finished evaluation"),

@@ -71,7 +71,7 @@ def test_scores_of_an_evaluation_are_drawn(
         (("batch", "cmsc-synthetic", "store={store}", "batch=100000"), "do not fill a batch"),
         (
             ("batch", "cmsc-synthetic", "store={store}", "batch=16", "--checkpoint", "nowhere"),
-            "neither a folder nor an encoder",
+            "neither a folder nor a shipped encoder",
         ),
         (("augmentations", "{store}", "--record", "nobody"), "no record 'nobody'"),
         (("curves", "{store}"), "is no run"),

@@ -89,7 +89,7 @@ def test_an_audit_as_json_and_as_a_table(command: Command, store: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("audit", "nowhere", "{store}"), "neither a folder nor an encoder"),
+        (("audit", "nowhere", "{store}"), "neither a folder nor a shipped encoder"),
         (("audit", "random", "{store}", "--split", "none"), "no split 'none'"),
         (("audit", "random", "{store}", "--frames", "mine"), "Unknown frames 'mine'"),
         (("similarity", "score", "random", "{store}", "--part", "mine"), "no part 'mine'"),

@@ -50,5 +50,5 @@ def test_a_run_and_its_best_folder_are_the_same_encoder(store: Store, trained: P
 
 
 def test_an_unknown_encoder_is_rejected(store: Store) -> None:
-    with pytest.raises(ConfigError, match="neither a folder nor an encoder"):
+    with pytest.raises(ConfigError, match="neither a folder nor a shipped encoder"):
         load_encoder_checkpoint("nowhere", store)

@@ -80,7 +80,7 @@ def test_fit_rejects_invalid_options(encoder_folder: Path) -> None:
         EcgEmbedder(encoder_folder).transform(signals(1))
     with pytest.raises(ConfigError, match="Pass leads and unit"):
         EcgEmbedder(encoder_folder, sampling_rate=500).fit(signals(1))
-    with pytest.raises(ConfigError, match="neither a folder nor an encoder"):
+    with pytest.raises(ConfigError, match="neither a folder nor a shipped encoder"):
         EcgEmbedder("nowhere").fit(signals(1))
     with pytest.raises(ConfigError, match="Expected a list of ECGs, got a single one"):
         EcgEmbedder(encoder_folder).fit("ecg.hea")

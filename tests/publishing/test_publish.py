@@ -140,7 +140,7 @@ def test_a_classifier_can_be_fitted_to_other_data_than_the_encoder(store: Store,
         np.testing.assert_array_equal(np.isin(signal_keys(place), seen), ~split.mask("test"))
     card = (tmp_path / "out" / "README.md").read_text()
     assert "trained before, without labels, on other data (synthetic)" in " ".join(card.split())
-    assert "there is no membership to show" in card
+    assert "there is no membership to infer" in card
 
 
 def test_leaks_and_incompatible_stores_are_rejected(store: Store, trained: Path, tmp_path: Path) -> None:

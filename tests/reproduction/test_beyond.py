@@ -47,7 +47,7 @@ CHANGED = {
     "no other segment (CMLC)": {"name", "view_choice", "frames"},
     "all pairs of views": {"view_choice"},
     "no augmentations": {"augmentations"},
-    "projection head": {"head"},
+    "projection head": {"projection_hidden_dim"},
     "no positives across a patient's instances": {"off_diagonals"},
     "frames scaled to 0..1": {"frames"},
     "250 Hz": {"frames"},

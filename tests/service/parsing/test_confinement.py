@@ -15,7 +15,7 @@ from clocs.service.parsing.confinement import NICENESS, Confinement
 
 BEFORE = """
 import ctypes, os, resource, signal, socket, subprocess, sys, json, email.message
-from clocs.service.parsing.confinement import give_way, library_folders, limit_cpu, limit_resources, raise_fence
+from clocs.service.parsing.confinement import lower_priority, library_folders, limit_cpu, limit_resources, install_audit_hook
 """
 
 
@@ -47,14 +47,14 @@ TRIES = {
 def test_python_code_cannot(what: str, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("Winterbottom")
-    code = f"SECRET = {str(secret)!r}\nraise_fence(library_folders())\ntry:\n    {TRIES[what]}\n    print('done')\n"
+    code = f"SECRET = {str(secret)!r}\ninstall_audit_hook(library_folders())\ntry:\n    {TRIES[what]}\n    print('done')\n"
     code += "except PermissionError as error:\n    print('refused')\n"
     assert outcome(code) == (0, "refused")
     assert secret.exists()
 
 
 def test_libraries_can_still_be_imported() -> None:
-    assert outcome("raise_fence(library_folders())\nimport wave, colorsys\nprint('done')") == (0, "done")
+    assert outcome("install_audit_hook(library_folders())\nimport wave, colorsys\nprint('done')") == (0, "done")
 
 
 def test_levels_are_named() -> None:
@@ -114,7 +114,7 @@ end.set()
 """
     ended, said = outcome(code)
     assert ended == 0
-    assert said.startswith("landlock: these threads run, and it would hold for one of them only: ")
+    assert said.startswith("landlock: it applies to one thread only, but several are running: ")
 
 
 def test_memory_is_bounded() -> None:
@@ -153,7 +153,7 @@ def test_a_thread_lowers_only_its_own_priority(more: int) -> None:
 import threading
 os.nice({more})
 niceness = []
-thread = threading.Thread(target=lambda: (give_way(), niceness.append(os.getpriority(os.PRIO_PROCESS, 0))))
+thread = threading.Thread(target=lambda: (lower_priority(), niceness.append(os.getpriority(os.PRIO_PROCESS, 0))))
 thread.start(); thread.join()
 print(os.getpriority(os.PRIO_PROCESS, 0), niceness[0])
 """

@@ -211,7 +211,7 @@ def test_on_other_systems_only_the_demo_starts_with_a_warning(
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text(FEIGN)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{PACKAGE.parent}")
-    assert tried(None).endswith("which needs Linux. To try the service here: clocs serve --demo.")
+    assert tried(None).endswith("which needs Linux. To try the service on this system run: clocs serve --demo.")
     with pytest.raises(ConfigError, match=r"Listen on 127\.0\.0\.1, not on 0\.0\.0\.0"):
         ServiceSettings(token=SecretStr(TOKEN), host="0.0.0.0", unconfined=True)
     with serving("--demo", "--demo-folder", demo, "--open-access") as running:
@@ -221,4 +221,4 @@ def test_on_other_systems_only_the_demo_starts_with_a_warning(
         assert json.loads(asked(port, "POST", "/api/v1/preview", body, **headers))["leads"]
         running.terminate()
         _, log = running.communicate()
-    assert log.startswith("warning: uploads are parsed unconfined, as this is not Linux")
+    assert log.startswith("warning: uploads are parsed without a sandbox, because this is not Linux")

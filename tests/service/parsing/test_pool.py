@@ -244,7 +244,7 @@ async def main():
     with open("src/clocs/service/viewer/example.csv", "rb") as file:
         found = await pool.recording(upload_of({"ecg.csv": file.read()}))
     (pid,) = pool.pids
-    print(found.samples, os.getpriority(os.PRIO_PROCESS, 0), os.getpriority(os.PRIO_PROCESS, pid))
+    print(found.num_samples, os.getpriority(os.PRIO_PROCESS, 0), os.getpriority(os.PRIO_PROCESS, pid))
     await pool.close()
 
 asyncio.run(main())

@@ -30,7 +30,7 @@ def test_a_batch_is_drawn(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "batch.png"
-    words = ("batch", "cmsc-synthetic", f"store={store}", "batch=16", "--out", out, "--instances", 2)
+    words = ("batch", "cmsc-synthetic", f"store={store}", "batch_size=16", "--out", out, "--instances", 2)
     assert run(monkeypatch, *words) == 0
     assert capsys.readouterr() == (f"{out}\n", "")
     assert out.read_bytes().startswith(b"\x89PNG")
@@ -67,15 +67,15 @@ def test_scores_of_an_evaluation_are_drawn(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("batch", "cmsc-synthetic", "batchh=16"), "did you mean 'batch'"),
-        (("batch", "cmsc-synthetic", "store={store}", "batch=100000"), "do not fill a batch"),
+        (("batch", "cmsc-synthetic", "batchh=16"), "did you mean 'batch_size'"),
+        (("batch", "cmsc-synthetic", "store={store}", "batch_size=100000"), "do not fill a batch"),
         (
-            ("batch", "cmsc-synthetic", "store={store}", "batch=16", "--checkpoint", "nowhere"),
+            ("batch", "cmsc-synthetic", "store={store}", "batch_size=16", "--checkpoint", "nowhere"),
             "neither a folder nor a shipped encoder",
         ),
         (("augmentations", "{store}", "--record", "nobody"), "no record 'nobody'"),
-        (("curves", "{store}"), "is no run"),
-        (("curves", "runs/cmsc-*"), "there is no runs/cmsc-*; runs are folders"),
+        (("curves", "{store}"), "is not a run"),
+        (("curves", "runs/cmsc-*"), "runs/cmsc-* does not exist"),
         (("scores", "{store}"), "has no finished evaluation"),
     ],
 )

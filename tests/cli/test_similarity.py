@@ -92,7 +92,7 @@ def test_an_audit_as_json_and_as_a_table(command: Command, store: Path) -> None:
         (("audit", "nowhere", "{store}"), "neither a folder nor a shipped encoder"),
         (("audit", "random", "{store}", "--split", "none"), "no split 'none'"),
         (("audit", "random", "{store}", "--frames", "mine"), "Unknown frames 'mine'"),
-        (("similarity", "score", "random", "{store}", "--part", "mine"), "no part 'mine'"),
+        (("similarity", "score", "random", "{store}", "--part", "mine"), "got 'mine'"),
         (("similarity", "score", "random", "{store}", "-k", "0"), "Expected k from 1"),
         (("similarity", "score", ",", "{store}"), "Expected at least one name"),
         (("similarity", "map", "random", "{store}", "--method", "tsne"), "Unknown projection 'tsne'"),

@@ -52,7 +52,7 @@ class Mask(Masking):
 
     Example:
         >>> import torch
-        >>> int((Mask(width=0.2, fill="zero")(torch.ones(1, 1, 500)) == 0).sum())
+        >>> int((Mask(mask_fraction=0.2, fill="zero")(torch.ones(1, 1, 500)) == 0).sum())
         100
     """
 

@@ -48,7 +48,7 @@ class _OrderedGroup(TyperGroup):
 app = typer.Typer(
     cls=_OrderedGroup,
     name="clocs",
-    help="Self-supervised learning on ECGs: data, pre-training, evaluation and similarity search.",
+    help="Self-supervised learning on ECGs: data, pre-training, evaluation and search.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,

@@ -158,7 +158,7 @@ class Dataset:
         'CC BY 4.0'
         >>> sorted(dataset.classes)
         ['AFIB', 'GSVT', 'SB', 'SR']
-        >>> dataset.frames["evaluation"].leads
+        >>> dataset.frame_policies["evaluation"].leads
         ('II', 'V2', 'aVL', 'aVR')
     """
 

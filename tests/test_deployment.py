@@ -261,7 +261,7 @@ def test_a_systemd_credential_is_accepted(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
     assert read_token(path).get_secret_value() == "sixteen-signs-ok"
     path.chmod(0o444)
-    with pytest.raises(Exception, match="can be read by others"):
+    with pytest.raises(Exception, match="is readable by other users"):
         read_token(path)
 
 

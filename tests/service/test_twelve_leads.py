@@ -48,7 +48,7 @@ def without(recording: Recording, lead: str) -> Recording:
 
 def test_it_classifies_a_recording_that_lacks_a_lead_without_a_track_record(store: Path, encoder: Path) -> None:
     loaded = clocs.load_encoder(encoder)
-    assert "An encoder of ECGs of 12 leads at once" in (encoder / "README.md").read_text()
+    assert "An encoder for ECGs of 12 leads, " in (encoder / "README.md").read_text()
     assert (loaded.runtime, loaded.input.in_channels) == ("onnxruntime", 12)
     recording = clocs.open_store(store).recording(0)
     whole, lacking = loaded.classify(recording), loaded.classify(without(recording, "V3"))

@@ -15,7 +15,8 @@ from clocs.service.parsing.confinement import NICENESS, Confinement
 
 BEFORE = """
 import ctypes, os, resource, signal, socket, subprocess, sys, json, email.message
-from clocs.service.parsing.confinement import lower_priority, library_folders, limit_cpu, limit_resources, install_audit_hook
+from clocs.service.parsing.confinement import install_audit_hook, library_folders
+from clocs.service.parsing.confinement import limit_cpu, limit_resources, lower_priority
 """
 
 
@@ -47,7 +48,8 @@ TRIES = {
 def test_python_code_cannot(what: str, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("Winterbottom")
-    code = f"SECRET = {str(secret)!r}\ninstall_audit_hook(library_folders())\ntry:\n    {TRIES[what]}\n    print('done')\n"
+    code = f"SECRET = {str(secret)!r}\ninstall_audit_hook(library_folders())\n"
+    code += f"try:\n    {TRIES[what]}\n    print('done')\n"
     code += "except PermissionError as error:\n    print('refused')\n"
     assert outcome(code) == (0, "refused")
     assert secret.exists()

@@ -128,7 +128,7 @@ def test_persistent_errors_are_not_shown_as_busy(visit: Visit, kind: str) -> Non
     visit.open()
     said = page.inner_text("#neighbours")
     assert "busy" not in said
-    assert "tell whoever runs the service" in said
+    assert "Tell the operator of the service" in said
     assert len(asked) == 1
 
 
@@ -193,7 +193,7 @@ def test_a_service_without_patients_is_not_asked_for_them(visit: Visit) -> None:
     page.on("request", lambda request: asked.append(request.url))
     poison(page, "**/api/v1/model", {"index": None})
     visit.open()
-    assert "nobody to compare with" in page.inner_text("#neighbours")
+    assert "no patients to compare with" in page.inner_text("#neighbours")
     assert page.is_hidden("#map-side")
     assert not any(url.split("?")[0].endswith(("/api/v1/similar", "/api/v1/map")) for url in asked)
 

@@ -110,7 +110,7 @@ def test_labels_are_the_patients_in_the_list_and_the_recordings_in_a_comparison(
 
     page.route("**/api/v1/neighbours/*/preview", relabel)
     visit.open()
-    assert "labels of any of 2 recordings" in page.inner_text(".neighbour:first-child .neighbour-about")
+    assert "labels of all 2 recordings" in page.inner_text(".neighbour:first-child .neighbour-about")
     assert page.inner_text(".map-by option:first-child") == "first label"
     compare(page)
     assert page.inner_text("#comparison .is-other").startswith("Neighbour 1PVC · ")
@@ -146,7 +146,7 @@ def test_amplitudes_in_raw_steps_are_not_compared(visit: Visit) -> None:
     for view, speed in (("beside", 25), ("over", 25), ("beats", 50)):
         page.check(f"#comparison input[value={view}]", force=True)
         said = page.inner_text("#comparison")
-        assert f"{speed} mm/s · raw steps: amplitude not to scale · 500 and 400 Hz" in said
+        assert f"{speed} mm/s · raw units: amplitude not to scale · 500 and 400 Hz" in said
         assert "amplitudes are not comparable" in said
         assert "mV" not in said.replace("Amplitudes in raw units", "")
         assert page.is_hidden("#comparison input[type=checkbox]")

@@ -161,7 +161,7 @@ def test_the_example_is_a_made_up_patient_of_the_synthetic_dataset(tmp_path: Pat
     """Made anew, it is the same; this is how it was written, by ``clocs.write``."""
     shipped = Path(clocs.__file__).parent / "service" / "viewer" / "example.csv"
     kind = DATASETS.get("synthetic")
-    options = kind.parse_options({"records": "11", "seed": "2020"})
+    options = kind.parse_options({"num_records": "11", "seed": "2020"})
     entry = list(kind.entries(open_source(tmp_path), options))[10]
     made = kind.load(open_source(tmp_path), entry, options)
     eight = made.select(("I", "II", "V1", "V2", "V3", "V4", "V5", "V6"))

@@ -154,7 +154,7 @@ def test_raw_steps_are_drawn_but_not_measured_in_millivolt(visit: Visit, tmp_pat
     rows = "\n".join(str(1000 if at % 500 < 40 else at % 7) for at in range(5000))
     (tmp_path / "steps.csv").write_text(f'# clocs ECG 2\n# sampling_rate: 500\n# unit: "adu"\nII\n{rows}\n')
     page = visit.open(tmp_path / "steps.csv")
-    assert "raw steps: amplitude not to scale" in page.inner_text("#paper-scale")
+    assert "raw units: amplitude not to scale" in page.inner_text("#paper-scale")
     page.click("button:has-text('Calipers')")
     assert page.inner_text(".caliper-readout").split("   ") == ["800 ms", "75 / min"]
 

@@ -87,7 +87,7 @@ def test_a_neighbour_is_compared_by_keys_in_three_ways(visit: Visit) -> None:
     page = visit.open()
     compare(page)
     assert page.locator("#comparison canvas").count() == 2
-    assert "lined up on a QRS complex" in page.inner_text("#comparison")
+    assert "aligned at a QRS complex" in page.inner_text("#comparison")
     assert "25 mm/s · 10 mm/mV · 500 Hz" in page.inner_text("#comparison")
     page.evaluate("drawn()")
     sides = [canvas.evaluate("node => node.toDataURL()") for canvas in page.locator("#comparison canvas").all()]
@@ -147,8 +147,8 @@ def test_amplitudes_in_raw_steps_are_not_compared(visit: Visit) -> None:
         page.check(f"#comparison input[value={view}]", force=True)
         said = page.inner_text("#comparison")
         assert f"{speed} mm/s · raw units: amplitude not to scale · 500 and 400 Hz" in said
-        assert "amplitudes are not comparable" in said
-        assert "mV" not in said.replace("Amplitudes in raw units", "")
+        assert "Amplitudes in raw units instead of mV are not comparable" in said
+        assert "mV" not in said.replace("Amplitudes in raw units instead of mV", "")
         assert page.is_hidden("#comparison input[type=checkbox]")
 
 

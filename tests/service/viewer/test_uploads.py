@@ -98,7 +98,7 @@ def test_an_untrained_lead_is_used_on_request(visit: Visit, tmp_path: Path) -> N
     page = visit.open(tmp_path / "watch.csv")
     for panel in ("#classes", "#neighbours"):
         said = page.inner_text(panel)
-        assert "has other leads" in said
+        assert "has unsupported leads" in said
         assert "any_lead" not in said
         assert "any-lead" not in said
     page.click("#classes >> text=Use these leads anyway")

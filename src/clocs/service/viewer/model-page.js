@@ -33,7 +33,10 @@ export function showModel(place, model) {
 
 function facts(model) {
     const rows = [
-        ["Input", `${seconds(model.seconds)} at ${model.sampling_rate} Hz, one lead at a time: ${model.leads.join(", ")}`],
+        [
+            "Input",
+            `${seconds(model.seconds)} at ${model.sampling_rate} Hz, one lead at a time: ${model.leads.join(", ")}`,
+        ],
         ["Output", `embeddings of ${model.embedding_dim} dimensions`],
         ["Classifiers", model.classifiers.map((one) => one.name).join(", ") || "none"],
         [

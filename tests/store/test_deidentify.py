@@ -137,9 +137,9 @@ def test_one_patient_in_three_formats_has_one_pseudonym(hospital_files: Path, ke
 
 
 def test_excluded_leads_stay_excluded_under_pseudonyms(store_of: Maker, key: Path, tmp_path: Path) -> None:
-    frames = {"evaluation": FramePolicy(num_samples=2500, sampling_rate=500, excluded_leads=(("Smith 1", "V2"),))}
+    policies = {"evaluation": FramePolicy(num_samples=2500, sampling_rate=500, excluded_leads=(("Smith 1", "V2"),))}
     made = [make_recording(seed=number, record_id=f"Smith {number}") for number in range(3)]
-    plain = store_of(made, frames=frames)
+    plain = store_of(made, frame_policies=policies)
     hidden = deidentify(plain.folder, tmp_path / "out", key).store
     assert len(plain.frames("evaluation")) == len(hidden.frames("evaluation")) == 7 * 3 * 2 - 2, (
         "seven leads, two frames"

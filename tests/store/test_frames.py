@@ -204,7 +204,7 @@ def test_labels_at_the_first_sample_of_a_frame(store_of: Maker) -> None:
     recording = replace(make_recording(num_samples=7500), episodes=episodes)
     policy = FramePolicy(num_samples=2500, num_source_samples=2500, leads=("II",), label_at="start")
     classes = {"a": ("A",), "b": ("B",)}
-    store = store_of([recording], classes=classes, frames={"evaluation": policy})
+    store = store_of([recording], classes=classes, frame_policies={"evaluation": policy})
     frames = store.frames("evaluation")
     assert len(frames) == 2, "the frame labelled C has no class"
     assert frames.targets([0, 1]).tolist() == [[True, False], [False, True]]

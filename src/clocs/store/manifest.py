@@ -150,7 +150,7 @@ def read_version(
         body = unseal(path.read_bytes(), path.name)
         if body.get("format") != format_name:
             raise StoreError(
-                f"{folder} is not a {kind} that this version of clocs reads: {path.name} has the format "
+                f"{folder} is not a readable {kind} for this version of clocs: {path.name} has the format "
                 f"{body.get('format')}, not {format_name}. Make it again: {command}"
             )
         return model.model_validate(body)

@@ -201,7 +201,7 @@ def test_other_folders_are_not_archives(store_of: Maker, encoder: PretrainedEnco
     store = store_of(recordings(), gate=GATE_OFF)
     with pytest.raises(StoreError, match="no manifest"):
         open_archive(tmp_path / "nowhere")
-    with pytest.raises(StoreError, match="is no archive"):
+    with pytest.raises(StoreError, match="is not a readable archive"):
         open_archive(store.folder)
     embed_store(encoder, store, tmp_path / "archive")
     with pytest.raises(StoreError, match="no version 3"):

@@ -63,7 +63,7 @@ def _decide_together(rank: int, folder: str) -> None:
 def test_ranks_decide_and_fail_together(tmp_path: Path) -> None:
     spawn(_decide_together, args=(str(tmp_path),), nprocs=2)  # type: ignore[no-untyped-call]
     ours, theirs = ((tmp_path / f"rank-{rank}").read_text().splitlines() for rank in (0, 1))
-    stops = [f"a.bin: damaged. This is what rank {rank} of 2 found; all ranks stop" for rank in (0, 1)]
+    stops = [f"a.bin: damaged. Rank {rank} of 2 raised this, and all ranks stop." for rank in (0, 1)]
     assert ours == theirs == ["of rank 0", *stops, "a.bin: damaged"]
 
 

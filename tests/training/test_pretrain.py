@@ -104,7 +104,7 @@ def test_frames_unlike_those_of_the_initial_encoder_are_warned_about_with_overri
     ]
     other = ["frames.sampling_rate=250", "frames.normalization=minmax"]
     with pytest.warns(
-        UserWarning, match=r"rate 500\.0, normalization none, .* rate 250\.0, normalization minmax"
+        UserWarning, match=r"rate 500\.0, normalization none, .*rate 250\.0, normalization minmax"
     ) as told:
         clocs.pretrain("supervised-synthetic", [*here, *other])
     advice = str(told[0].message).partition("add: ")[2].split()

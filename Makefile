@@ -38,6 +38,7 @@ report:  ## make docs/results, and the numbers in other pages, from results/
 	$(PYTHON) -m reproduction report README.md docs/evaluation.md docs/patient-map.md docs/pretraining.md docs/privacy-audit.md
 
 docs:  ## build the documentation into docs/_build/html; a warning is an error
+	rm -rf docs/api
 	$(PYTHON) -m sphinx -W --keep-going -b html docs docs/_build/html
 
 bench:  ## measure the speed and memory that the documentation states

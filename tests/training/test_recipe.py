@@ -16,7 +16,8 @@ from tests.training.conftest import Driver, data_of
 
 PARTS = (
     "encoder={name: resnet, width: 4, depth: 2}",
-    "method={name: cmsmlc, projection_hidden_dim: 32, view_choice: random_pair, augmentations: [baseline_wander, mask]}",
+    "method={name: cmsmlc, projection_hidden_dim: 32, view_choice: random_pair}",
+    "method.augmentations=[baseline_wander, mask]",
     "batch_size=64",
 )
 

@@ -20,10 +20,8 @@ class AuditLog:
     """An open audit log.
 
     Each line is one write in append mode, so lines of several services never mix. A line that was cut off by a full
-    disk or a
-    crash belongs to a search without a response. After the file is renamed or deleted,
-    searches
-    are refused until the log is reopened.
+    disk or a crash belongs to a search without a response. After the file is renamed or deleted, searches are refused
+    until the log is reopened.
     """
 
     def __init__(self, path: Path) -> None:

@@ -1,9 +1,8 @@
 """HTTP protocol that refuses excess requests before parsing them, and closes slow connections.
 
 A refusal by the application costs 0.6 ms, mostly for parsing the request and creating a task. At five times the
-sustainable
-load, refusals alone would occupy a processor. While the service is full, this protocol sends a prepared response
-instead.
+sustainable load, refusals alone would occupy a processor. While the service is full, this protocol sends a prepared
+response instead.
 
 Refusals are paced. Otherwise clients that retry at once would be refused in every round of the event loop, and active
 requests would wait for these rounds. Without pacing, 200 clients got a sixth of the throughput of 8 clients.

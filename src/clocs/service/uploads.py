@@ -1,8 +1,7 @@
 """Streaming of multipart uploads with limits on size and time.
 
 Uploads have no name on disk. Small ones stay in memory, larger ones go to an unnamed temporary file, so that even a
-killed
-service leaves no files behind.
+killed service leaves no files behind.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Checksums of the files that a manifest lists.
 
 Opening a file compares its XXH3 hash, which is about ten times faster than SHA-256 and detects accidental damage. A
-full
-verification compares SHA-256. Neither protects against an attacker who also rewrites the manifest.
+full verification compares SHA-256. Neither protects against an attacker who also rewrites the manifest.
 """
 
 from __future__ import annotations

@@ -29,8 +29,7 @@ MIN_SAMPLES: Final = 15
 """Neighbours used to estimate the density of a point (``min_samples`` of HDBSCAN).
 
 On validation patients of Chapman and PhysioNet 2020, 15 neighbours in 10 dimensions was among the most stable settings.
-The
-grid had 5, 10 and 15 neighbours and 5 and 10 dimensions.
+The grid had 5, 10 and 15 neighbours and 5 and 10 dimensions.
 """
 NUM_REPEATS: Final = 5
 LEFT_OUT_SHARE: Final = 0.5
@@ -125,8 +124,7 @@ def find_groups(
         values: Embeddings of patients, shape (P, E).
         min_group_size: Minimum number of patients per group. Default: 15, or 1 % of all patients if that is more.
         cluster_selection: ``"eom"`` selects the clusters that persist over the widest range of densities, ``"leaf"``
-            the
-            smallest dense ones (``cluster_selection_method`` of HDBSCAN).
+            the smallest dense ones (``cluster_selection_method`` of HDBSCAN).
 
     Returns:
         Group number of each patient, shape (P,), ordered by size from 0; ``NO_GROUP`` for patients without a group.
@@ -175,8 +173,7 @@ def group_stability(
 
     Returns:
         The adjusted Rand index, mean of five random halves: 1 for identical groups, 0 for chance. Patients without a
-        group
-        count as one group. None if there are no groups.
+        group count as one group. None if there are no groups.
     """
     from sklearn.metrics import adjusted_rand_score
 

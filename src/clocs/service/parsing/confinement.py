@@ -1,8 +1,7 @@
 """Confinement of parsing processes: they can compute and read their libraries, and nothing else.
 
 Uploads arrive through a pipe, so no user file is needed. Two layers restrict native code: seccomp filters system calls
-and
-Landlock restricts files. An audit hook stops Python code earlier, and resource limits apply to both.
+and Landlock restricts files. An audit hook stops Python code earlier, and resource limits apply to both.
 """
 
 from __future__ import annotations

@@ -54,8 +54,7 @@ def embed_store(
     """Embed every recording of a store into an archive.
 
     Every recording is either embedded or listed as refused, with a reason. An interrupted call continues where it
-    stopped. A
-    repeated call does nothing. After the store has grown, a call adds a version of the archive.
+    stopped. A repeated call does nothing. After the store has grown, a call adds a version of the archive.
 
     Args:
         encoder: An encoder, or the name or folder of one. Worker processes load it again from its folder.

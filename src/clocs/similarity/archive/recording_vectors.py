@@ -1,8 +1,8 @@
 """Pooling of lead and frame embeddings to one vector per recording and one per lead.
 
 A vector is the mean of unit-length embeddings, scaled to unit length. The losses of this package depend only on
-cosines, so
-the length of an embedding carries no trained information. Without scaling, frames with long embeddings would dominate.
+cosines, so the length of an embedding carries no trained information. Without scaling, frames with long embeddings
+would dominate.
 """
 
 from __future__ import annotations
@@ -37,8 +37,7 @@ def rows_to_embed(ready: PreparedFrames, input_format: EncoderInput) -> Prepared
     """Return the rows that are embedded for a recording's vectors.
 
     For a multi-lead encoder that was trained with lead dropout, these are its frames, followed by each lead of each
-    frame
-    with all other leads masked. For other encoders they are the prepared rows.
+    frame with all other leads masked. For other encoders they are the prepared rows.
     """
     if not (input_format.all_leads and input_format.embeds_leads):
         return ready

@@ -1,10 +1,8 @@
 """Patient rows: pooling of recordings by patient, and normalisation of patient ids.
 
 A patient's vector is the mean of the unit vectors of the recordings, scaled to unit length. Pooled rows are recordings
-of an
-archive, or patients of an index together with new recordings. All operations work on whole columns, because an index
-may
-have a hundred million rows.
+of an archive, or patients of an index together with new recordings. All operations work on whole columns, because an
+index may have a hundred million rows.
 """
 
 from __future__ import annotations

@@ -30,8 +30,7 @@ class Snapshot:
     """State of an index. Rows are patients, numbered consecutively over all volumes; a patient has one live row.
 
     Every file is hashed when it is opened. Volumes are immutable, so they are shared with the previous snapshot, and a
-    deletion
-    takes the same time at any size of the index.
+    deletion takes the same time at any size of the index.
     """
 
     def __init__(self, folder: Path, previous: Snapshot | None = None) -> None:

@@ -1,8 +1,7 @@
 """Changes of an index: build, add, delete and rebuild.
 
 Each change writes new files and commits them by replacing the manifest last, so an interrupted change has no effect.
-Files
-that the manifest does not list are removed at the end of a change, or at the start of the next one.
+Files that the manifest does not list are removed at the end of a change, or at the start of the next one.
 """
 
 from __future__ import annotations
@@ -69,8 +68,7 @@ def build_index(archive: Archive | Folder, folder: Folder, kind: str = "exact") 
         archive: An archive of embeddings, or its folder.
         folder: Folder of the new index.
         kind: ``"exact"``, ``"hnsw"`` or ``"ivfpq"``. The last two search approximately, suit millions of patients and
-            need
-            the extra ``search``.
+            need the extra ``search``.
 
     Returns:
         Nothing; open the index with :func:`clocs.open_index`.

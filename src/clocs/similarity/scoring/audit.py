@@ -160,8 +160,7 @@ def infer_membership(members: Segments, others: Segments, *, replicates: int = 1
     Returns:
         A JSON-compatible dictionary, or None if one side has no record with two segments. ``auc`` is 0.5 for chance.
         ``true_positives`` is the share of member records above a threshold that at most a share ``false_positives`` of
-        the
-        others exceeds. ``chance`` is its chance level, which is higher for few others. Intervals cover 95 % over
+        the others exceeds. ``chance`` is its chance level, which is higher for few others. Intervals cover 95 % over
         patients.
     """
     sides = [within_record_similarity(side) for side in (members, others)]

@@ -102,8 +102,7 @@ def pair_weights(
     """Return the number of patients, and a function from bootstrap counts of patients to weights of pairs.
 
     Same-patient pairs come first. A pair is weighted by the counts of its patients. With ``balance_patients`` all
-    patients
-    have equal weight; otherwise all pairs have.
+    patients have equal weight; otherwise all pairs have.
     """
     _, member, rows = np.unique(patient, return_inverse=True, return_counts=True)
     mine, (one, two) = member[own[0]], (member[side] for side in other)

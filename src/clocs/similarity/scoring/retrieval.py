@@ -1,8 +1,7 @@
 """Retrieval scores: label agreement of neighbours, and retrieval of a patient's own segments.
 
 Precision at k is reported beside its chance level. For retrieval, a segment is the query, and the patient's other
-segments
-are ranked among those of all patients.
+segments are ranked among those of all patients.
 """
 
 from __future__ import annotations
@@ -37,11 +36,9 @@ def neighbor_agreement(
     """Return the precision at k of neighbours' labels.
 
     The precision of a class is the share of a patient's k nearest others, by cosine, with the same class. It is
-    averaged over
-    the patients with the class. ``macro`` averages over classes. ``micro`` averages over patients, after averaging over
-    the
-    labels of each. ``chance`` is the prevalence without the query. The 95 % intervals are over query patients. They are
-    omitted for classes with fewer than 3 patients, and for averages over fewer than 30 queries.
+    averaged over the patients with the class. ``macro`` averages over classes. ``micro`` averages over patients, after
+    averaging over the labels of each. ``chance`` is the prevalence without the query. The 95 % intervals are over query
+    patients. They are omitted for classes with fewer than 3 patients, and for averages over fewer than 30 queries.
 
     Args:
         values: Embeddings of patients, shape (P, E).
@@ -134,8 +131,7 @@ def retrieve_own_segments(
 
     Returns:
         A JSON-compatible dictionary, or None if no patient has another segment. ``chance`` is for a random order. With
-        fewer
-        than ``MIN_QUERIES`` patients it has individual ranks instead of statistics.
+        fewer than ``MIN_QUERIES`` patients it has individual ranks instead of statistics.
     """
     query = _queries(segments, across_recordings)
     if not len(query):

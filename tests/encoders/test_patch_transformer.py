@@ -163,6 +163,15 @@ def test_patches_and_positions_serve_decoders() -> None:
     assert encoder.bfloat16().positions(50).dtype == torch.bfloat16
 
 
+def test_patches_of_an_ordinary_amplitude_are_as_large_as_positions() -> None:
+    """Tokens that differ by position alone can be predicted by masked models without looking at the signal."""
+    torch.manual_seed(0)
+    encoder = PatchTransformer(in_channels=12, patch_size=10)
+    embedded = encoder.embed_patches(encoder.patches(0.15 * torch.randn(64, 12, 500)))
+    ratio = embedded.square().mean().sqrt() / encoder.positions(50).square().mean().sqrt()
+    assert 1.2 < ratio.item() < 1.6  # 1 against the square root of 1/2
+
+
 def test_parameters_counted_by_hand() -> None:
     block = 2 * 2 * 96 + (96 * 288 + 288) + (96 * 96 + 96) + (96 * 384 + 384) + (384 * 96 + 96)
     count = sum(parameter.numel() for parameter in build_encoder("patch_transformer").parameters())

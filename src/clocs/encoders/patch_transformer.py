@@ -12,6 +12,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from clocs.core.errors import ConfigError
 from clocs.encoders.encoder import ENCODERS, Encoder
+from clocs.signals.framing import TYPICAL_STD
 
 Positive = Annotated[int, Field(gt=0)]
 MAX_WAVELENGTH = 10_000
@@ -62,6 +63,10 @@ class PatchTransformer(Encoder):
     whole patch are left out. Positions are sines and cosines (Vaswani et al., 2017) and not learned, so that one
     network takes frames of any length. There is no class token: the embedding is a linear function of the mean of all
     tokens after the last LayerNorm, or that mean itself. With all defaults there are 462,464 parameters.
+
+    The first layer starts with weights that make patches of an ordinary ECG in millivolt, whose leads have a standard
+    deviation of 0.15 mV, as large as the positions. With PyTorch's weights, positions would be eight times as large,
+    and masked models would learn to predict positions rather than signals.
 
     A token is a sum over leads, to which an absent lead, which is zero, adds nothing. No other input marks absent
     leads, so a zero lead has the same effect with and without a mask, as in all encoders.
@@ -116,6 +121,7 @@ class PatchTransformer(Encoder):
         super().__init__(in_channels, embedding_dim)
         self.patch_size, self.token_dim, self.num_features = patch_size, width, depth * width
         self.embed_patches = nn.Linear(in_channels * patch_size, width)
+        nn.init.normal_(self.embed_patches.weight, std=1 / (float(TYPICAL_STD) * math.sqrt(in_channels * patch_size)))
         self.dropout = nn.Dropout(dropout)
         mlp_width = round(width * mlp_ratio)
         self.blocks = nn.ModuleList(Block(width, num_heads, mlp_width, dropout) for _ in range(depth))

@@ -172,6 +172,20 @@ def test_patches_of_an_ordinary_amplitude_are_as_large_as_positions() -> None:
     assert 1.2 < ratio.item() < 1.6  # 1 against the square root of 1/2
 
 
+def test_untrained_tokens_attend_to_their_neighbours() -> None:
+    """Masked models predict the mean for long if attention starts uniform: neighbours tell most about a patch."""
+    torch.manual_seed(0)
+    encoder = PatchTransformer(in_channels=12, patch_size=10)
+    block = encoder.get_submodule("blocks.0")
+    tokens = block.get_submodule("attention_norm")(encoder.positions(50))
+    parts = block.get_submodule("attention.query_key_value")(tokens).unflatten(1, (3, 4, 24))
+    query, key, _ = parts.permute(1, 2, 0, 3)
+    shares = (query @ key.transpose(1, 2) / math.sqrt(24)).softmax(2).mean(0)
+    distance = (torch.arange(50) - torch.arange(50).unsqueeze(1)).abs()
+    near, far = shares[distance == 1].mean().item(), shares[distance == 10].mean().item()
+    assert near > 2 * far
+
+
 def test_parameters_counted_by_hand() -> None:
     block = 2 * 2 * 96 + (96 * 288 + 288) + (96 * 96 + 96) + (96 * 384 + 384) + (384 * 96 + 96)
     count = sum(parameter.numel() for parameter in build_encoder("patch_transformer").parameters())

@@ -138,6 +138,31 @@ def test_some_steps_lower_the_loss() -> None:
     assert losses[-1] < 0.5 * losses[0]
 
 
+def beats(generator: torch.Generator) -> Tensor:
+    """Draw 32 frames of one lead, each with beats of another period and phase."""
+    period = 30 + 40 * torch.rand((32, 1, 1), generator=generator)
+    phase = (torch.arange(240) - period * torch.rand((32, 1, 1), generator=generator)) % period
+    return (torch.exp(-(((phase - 8) / 2) ** 2)) + 0.3 * torch.exp(-(((phase - 20) / 5) ** 2))).unsqueeze(1)
+
+
+def test_new_frames_are_soon_predicted_better_than_by_their_mean() -> None:
+    """The loss stays above 0.95 of that of the mean if attention starts uniform, and falls below 0.75 otherwise."""
+    torch.manual_seed(0)
+    encoder = PatchTransformer(1, 48, patch_size=5, width=48, depth=2, head="none")
+    method = MAE(encoder, mask_ratio=0.5, decoder_width=32, decoder_depth=1)
+    optimizer, draws = torch.optim.AdamW(method.parameters(), 3e-3), torch.Generator().manual_seed(0)
+    ratios = []
+    for step in range(100):
+        views = beats(draws)
+        batch = {"views": views, **method.draw_masks(views, draws)}
+        loss = method.training_step(batch, step)
+        optimizer.zero_grad()
+        torch.autograd.backward(loss)
+        optimizer.step()
+        ratios.append(float(loss.detach()) / float(method.targets(batch).square().mean()))
+    assert sum(ratios[-10:]) / 10 < 0.85
+
+
 @pytest.mark.parametrize("module", [clocs.methods.mae, clocs.methods.masked])
 def test_the_examples_are_right(module: Any) -> None:
     found = doctest.testmod(module)

@@ -111,7 +111,7 @@ class TokenPredictor(nn.Module):
 
     Tokens are projected to ``width``. Each position to predict is the same learned vector, the mask token. Positions
     are added to both, and the blocks attend over all of them. It is the decoder of He et al. (2022) and the predictor
-    of Assran et al. (2023).
+    of Assran et al. (2023). The last layer starts with small weights, so the first predictions are near zero.
 
     Args:
         in_dim: Dimension D of a token.
@@ -143,6 +143,8 @@ class TokenPredictor(nn.Module):
         self.blocks = nn.Sequential(*blocks)
         self.norm = nn.LayerNorm(width)
         self.linear = nn.Linear(width, out_dim)
+        nn.init.trunc_normal_(self.linear.weight, std=0.02)
+        nn.init.zeros_(self.linear.bias)
 
     def forward(self, tokens: Tensor, keep: Tensor, masked: Tensor) -> Tensor:
         """Predict one vector for each masked position.

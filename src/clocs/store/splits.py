@@ -109,7 +109,7 @@ def make_split(
         "records": {part: int((parts == index).sum()) for index, part in enumerate(PARTS)},
         **({"like": earlier.sha256} if earlier is not None else {}),
     }
-    return _save(store, name, parts, metadata)
+    return save_split(store, name, parts, metadata)
 
 
 def _has_frames(store: StoreReader) -> npt.NDArray[np.bool_]:
@@ -198,7 +198,15 @@ def _assign_parts(
     return by_cluster[member]
 
 
-def _save(store: StoreReader, name: str, parts: npt.NDArray[np.int8], metadata: dict[str, Any]) -> Split:
+def save_split(store: StoreReader, name: str, parts: npt.NDArray[np.int8], metadata: dict[str, Any]) -> Split:
+    """Save a part for every recording as a split and return it. Leaks are not checked: see ``check_leaks``.
+
+    Args:
+        store: The store.
+        name: Name of the split. A name that another split has is refused.
+        parts: Indices into ``PARTS``, one for each recording in the store's order.
+        metadata: JSON that is saved with the split. ``store`` must be the hash of the store.
+    """
     path = store.folder / SPLITS / f"{name}.arrow"
     columns = [column.combine_chunks() for column in store.table(["record_id", "patient_id"]).columns]
     columns.append(pa.DictionaryArray.from_arrays(pa.array(parts), pa.array(PARTS)))

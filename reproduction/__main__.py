@@ -15,8 +15,7 @@ from clocs.experiments.grid import Summary, TaskOutcome, TimeLeft, parse_shard, 
 from clocs.experiments.status import Status, statuses, totals
 from clocs.experiments.workspace import Workspace
 from reproduction.cells import AnyCell
-from reproduction.experiments import EXPERIMENTS, Experiment, cell_filter
-from reproduction.paper_tables import all_experiments, find_experiment
+from reproduction.experiments import EXPERIMENTS, Experiment, cell_filter, find_experiment
 from reproduction.report.build import make_report
 from reproduction.report.results import Results
 from reproduction.run_cell import run_cell
@@ -49,7 +48,7 @@ def run(
 ) -> None:
     """Run the cells of tables and figures that have no result. After a kill, the same command continues."""
     if not names:
-        raise typer.BadParameter(f"name what to run: {', '.join(EXPERIMENTS)}, ...; see 'status'")
+        raise typer.BadParameter(f"name what to run: {', '.join(EXPERIMENTS)}; see 'status'")
     workspace = Workspace(stores, runs, results)
     chosen, cells = _chosen(names, seeds, methods, datasets)
     every = [cell for part in cells.values() for cell in part]
@@ -78,7 +77,7 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Show which cells are done, what the others will cost, and which inputs are missing."""
-    chosen, cells = _chosen(names or list(all_experiments()), seeds, methods, datasets)
+    chosen, cells = _chosen(names or list(EXPERIMENTS), seeds, methods, datasets)
     _show(_status(cells, Workspace(stores, runs, results), chosen), as_json)
 
 

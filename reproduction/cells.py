@@ -24,10 +24,13 @@ LEVELS: Final[tuple[Level, ...]] = ("frame", "recording")
 """Levels of an AUC: every lead and frame by itself, as in the paper, or the mean of a recording."""
 RANDOM_EMBEDDING: Final = 128
 """Embedding dimension of random weights. Other dimensions need a pre-training of zero epochs."""
-EPOCHS: Final = 25
-"""Maximum number of epochs of a pre-training, the same for all methods. The paper states no number."""
-LONG_EPOCHS: Final = 4 * EPOCHS
-"""Epochs of the experiment with longer pre-training."""
+EPOCHS: Final = 400
+"""Maximum number of epochs of a pre-training. The paper states no number."""
+SHORT_EPOCHS: Final = {"byol": 100, "mtssl": 100}
+"""Maximum number of epochs of methods with another one. The loss of BYOL does not tell when to stop, because its target
+moves, so it trains for all of them. An epoch of MT-SSL takes seven times as long as one of CMSC."""
+KEPT_EPOCHS: Final = (1, 5, 25, 50, 100, 200, 400)
+"""Numbers of epochs after which a pre-training keeps its encoder, besides that of the lowest loss."""
 SEPARATE_SPLIT: Final = "apart"
 """Name of a second split, for a pre-training that includes test patients of the default split."""
 FULL_DOWNLOADS: Final = "publishers' full downloads (12 leads)"
@@ -119,7 +122,7 @@ class Evaluation(PaperCell):
     start: Pretraining | None
     """Pre-training of the encoder. None: random weights, or a ``shipped`` encoder."""
     label_fraction: float = 0.5
-    max_epochs: int = Field(default=100, gt=0)
+    max_epochs: int = Field(default=EPOCHS, gt=0)
     """Maximum number of epochs of fine-tuning."""
     part: Literal["validation", "test"] = "test"
     """The part of the split whose patients are tested."""
@@ -214,6 +217,21 @@ def _has_all_leads(store: Path) -> bool:
 @lru_cache(maxsize=64)
 def _weights(shipped: str) -> str:
     return str(load_encoder_folder(find_encoder_folder(shipped))[1]["weights_sha256"])
+
+
+def paper_pretraining(method: str, dataset: str, seed: int, **changes: Any) -> Pretraining:
+    """Return a pre-training by the protocol of the paper's tables.
+
+    Args:
+        method: Name of the method.
+        dataset: Name of the dataset.
+        seed: Seed of the run.
+        changes: Other fields of the cell.
+    """
+    max_epochs = SHORT_EPOCHS.get(method, EPOCHS)
+    patience = {"patience": max_epochs} if method == "byol" else {}
+    config = {"keep_epochs": KEPT_EPOCHS, **patience, **changes.pop("config", {})}
+    return Pretraining(method=method, dataset=dataset, seed=seed, max_epochs=max_epochs, config=config, **changes)
 
 
 def parse_cell(described: dict[str, Any]) -> AnyCell:

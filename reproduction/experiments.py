@@ -7,22 +7,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, Final
 
 from clocs.core.errors import ConfigError
 from clocs.datasets import DATASETS
 from clocs.methods import METHODS as METHOD_REGISTRY
 from reproduction.beyond import ablation, few_labels, growth, recommended, transfer
-from reproduction.cells import EPOCHS, LONG_EPOCHS, SEPARATE_SPLIT, AnyCell, Evaluation, Pretraining, random_start
+from reproduction.cells import SEPARATE_SPLIT, AnyCell, Evaluation, paper_pretraining
 from reproduction.paper_numbers import SOURCES, Method
-from reproduction.presets import PRESETS, Preset
+from reproduction.presets import PRESETS
 from reproduction.search import search
 from reproduction.shipped_encoders import in_use
 
-METHODS: tuple[Method, ...] = ("mtssl", "byol", "simclr", "cmsc", "cmlc", "cmsmlc")
+METHODS: tuple[Method, ...] = ("cmsc", "simclr", "cmlc", "cmsmlc", "byol", "mtssl")
+COMPARED: tuple[Method, ...] = ("cmsc", "simclr")
+"""Methods with three seeds, between which claims are decided, besides random weights."""
 TRANSFERS = tuple(
     (source, target) for source in SOURCES for target in ("cardiology", "physionet2017", *SOURCES) if target != source
 )
+FEWER_LABELS = (("chapman", "physionet2017"), ("physionet2020", "cardiology"))
+"""Datasets of pre-training and of fine-tuning in figure 4."""
+LABEL_FRACTIONS = (0.25, 1.0)
+"""Fractions of figure 4 besides that of table 2, one half."""
+RANDOM_WEIGHTS = "random"
+SUPERVISED = "supervised"
 
 
 @dataclass(frozen=True)
@@ -35,147 +44,98 @@ class Experiment:
     """Function that iterates over the cells for some seeds."""
 
 
-def table1(seeds: Iterable[int], methods: Iterable[str] = METHODS, preset: Preset = "paper") -> Iterator[AnyCell]:
-    """Iterate over linear evaluations on the dataset of pre-training, and of random weights."""
+def linear(method: str, dataset: str, seed: int) -> Evaluation:
+    """Return a linear evaluation on the dataset of pre-training, or its baseline: random weights or all weights."""
+    if method == SUPERVISED:  # trained from scratch with the labels that the others are evaluated with
+        return Evaluation(protocol="finetune", start=None, dataset=dataset, seed=seed)
+    start = None if method == RANDOM_WEIGHTS else paper_pretraining(method, dataset, seed)
+    return Evaluation(protocol="linear", start=start, dataset=dataset, seed=seed)
+
+
+def table1(
+    seeds: Iterable[int], methods: Iterable[str] = (RANDOM_WEIGHTS, *METHODS, SUPERVISED)
+) -> Iterator[AnyCell]:
+    """Iterate over linear evaluations of every method on both datasets."""
+    chosen = tuple(methods)
     for seed in seeds:
         for dataset in SOURCES:
-            yield Evaluation(protocol="linear", start=None, dataset=dataset, seed=seed, preset=preset)
-            for method in methods:
-                start = Pretraining(method=method, dataset=dataset, seed=seed, preset=preset)
-                yield Evaluation(protocol="linear", start=start, dataset=dataset, seed=seed, preset=preset)
+            for method in chosen:
+                yield linear(method, dataset, seed)
 
 
-def table2(seeds: Iterable[int]) -> Iterator[AnyCell]:
-    """Iterate over fine-tunings on other datasets than that of pre-training, with baselines."""
+def finetuned(method: str, source: str, target: str, seed: int, label_fraction: float = 0.5) -> Evaluation:
+    """Return a fine-tuning on a target dataset."""
+    start = None if method == RANDOM_WEIGHTS else paper_pretraining(method, source, seed)
+    return Evaluation(protocol="finetune", start=start, dataset=target, seed=seed, label_fraction=label_fraction)
+
+
+def table2(
+    seeds: Iterable[int], methods: Iterable[str] = (RANDOM_WEIGHTS, *METHODS, SUPERVISED)
+) -> Iterator[AnyCell]:
+    """Iterate over fine-tunings on other datasets than that of pre-training."""
+    chosen = tuple(methods)
     for seed in seeds:
-        for target in dict.fromkeys(target for _, target in TRANSFERS):
-            yield Evaluation(protocol="finetune", start=None, dataset=target, seed=seed)
         for source, target in TRANSFERS:
-            for method in ("supervised", *METHODS):
-                start = Pretraining(method=method, dataset=source, seed=seed)
-                yield Evaluation(protocol="finetune", start=start, dataset=target, seed=seed)
-
-
-def released(seeds: Iterable[int]) -> Iterator[AnyCell]:
-    """Iterate over CMLC and CMSMLC on Chapman: by the paper, with the released code's loss, and by all of its code."""
-    loss = {"options": PRESETS["released"].contrast_options}
-    kinds: tuple[tuple[Preset, dict[str, Any]], ...] = (("paper", {}), ("paper", loss), ("released", {}))
-    for seed in seeds:
-        for preset, changes in kinds:
-            for method in ("cmlc", "cmsmlc"):
-                start = Pretraining(method=method, dataset="chapman", seed=seed, preset=preset, **changes)
-                yield Evaluation(protocol="linear", start=start, dataset="chapman", seed=seed, preset=preset)
+            for method in chosen:
+                yield finetuned(method, source, target, seed)
 
 
 def figure4(seeds: Iterable[int]) -> Iterator[AnyCell]:
-    """Iterate over CMSC and random weights with a quarter and with all of the labels."""
+    """Iterate over fine-tunings with a quarter and with all of the labels."""
     for seed in seeds:
-        for source, target in (("chapman", "physionet2017"), ("physionet2020", "cardiology")):
-            start = Pretraining(method="cmsc", dataset=source, seed=seed)
-            for label_fraction in (0.25, 1.0):
-                yield Evaluation(
-                    protocol="finetune", start=start, dataset=target, seed=seed, label_fraction=label_fraction
-                )
-                yield Evaluation(
-                    protocol="finetune", start=None, dataset=target, seed=seed, label_fraction=label_fraction
-                )
-
-
-AUGMENTATIONS = ("gaussian_noise", "flip_time", "flip_amplitude", "spec_augment_time", "spec_augment_frequency")
-
-
-def figure3(seeds: Iterable[int]) -> Iterator[AnyCell]:
-    """Iterate over single augmentations, and noise followed by each other one, on Chapman."""
-    sets = [(name,) for name in AUGMENTATIONS] + [("gaussian_noise", name) for name in AUGMENTATIONS[1:]]
-    for seed in seeds:
-        for names in sets:
-            for method in ("simclr", "cmsc"):
-                options = {} if (method, names) == ("simclr", ("gaussian_noise",)) else {"augmentations": list(names)}
-                start = Pretraining(method=method, dataset="chapman", seed=seed, options=options)
-                yield Evaluation(protocol="linear", start=start, dataset="chapman", seed=seed)
-
-
-def figure5(seeds: Iterable[int]) -> Iterator[AnyCell]:
-    """Iterate over fine-tunings on Cardiology after Chapman, by embedding dimension and by label fraction."""
-    for seed in seeds:
-        by_embedding = [(embedding_dim, 0.25) for embedding_dim in (32, 64, 128, 256)]
-        for embedding_dim, label_fraction in by_embedding + [
-            (64, label_fraction) for label_fraction in (0.5, 0.75, 1.0)
-        ]:
-            for method in ("random", "simclr", "cmsc", "cmlc", "cmsmlc"):
-                start = _start(method, embedding_dim, seed)
-                values: dict[str, Any] = {
-                    "seed": seed,
-                    "embedding_dim": embedding_dim,
-                    "label_fraction": label_fraction,
-                }
-                yield Evaluation(protocol="finetune", start=start, dataset="cardiology", **values)
-
-
-def _start(method: str, embedding_dim: int, seed: int) -> Pretraining | None:
-    """Return a pre-training on Chapman, or initial weights."""
-    if method == "random":
-        return random_start(embedding_dim, seed)
-    return Pretraining(method=method, dataset="chapman", seed=seed, embedding_dim=embedding_dim)
+        for source, target in FEWER_LABELS:
+            for label_fraction in LABEL_FRACTIONS:
+                for method in (RANDOM_WEIGHTS, *COMPARED):
+                    yield finetuned(method, source, target, seed, label_fraction)
 
 
 def figure6(seeds: Iterable[int]) -> Iterator[AnyCell]:
-    """Iterate over distances within and between validation patients of PhysioNet 2020, for SimCLR and CMSC."""
+    """Iterate over distances within and between validation patients of PhysioNet 2020."""
     for seed in seeds:
-        for method in ("simclr", "cmsc"):
-            start = Pretraining(method=method, dataset="physionet2020", seed=seed)
+        for method in COMPARED:
+            start = paper_pretraining(method, "physionet2020", seed)
             yield Evaluation(protocol="distances", start=start, dataset="physionet2020", seed=seed, part="validation")
 
 
-LONGER = (EPOCHS, LONG_EPOCHS)
+VARIANTS: Final[dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
+    "the loss of the released code": ({"options": PRESETS["released"].contrast_options}, {}),
+    "all pairs of a patient weigh the same": ({"options": {"off_diagonals": "equal"}}, {}),
+    "no pairs across instances": ({"options": {"off_diagonals": "none"}}, {}),
+    "a split that leaks": ({"config": {"split": SEPARATE_SPLIT}}, {"config": {"on_leak": "measure"}}),
+}
+"""Changes of CMSC on PhysioNet 2020 that may explain the distance from the paper: fields of pre-training and of
+evaluation."""
 
 
-def longer(seeds: Iterable[int]) -> Iterator[AnyCell]:
-    """Iterate over table 1 with the usual number of epochs, and with four times as many."""
+def variant(name: str, seed: int) -> Evaluation:
+    """Return the linear evaluation of a variant of CMSC on PhysioNet 2020."""
+    training, evaluation = VARIANTS[name]
+    start = paper_pretraining("cmsc", "physionet2020", seed, **training)
+    return Evaluation(protocol="linear", start=start, dataset="physionet2020", seed=seed, **evaluation)
+
+
+def variants(seeds: Iterable[int]) -> Iterator[AnyCell]:
+    """Iterate over variants of CMSC on PhysioNet 2020."""
     for seed in seeds:
-        for dataset in SOURCES:
-            for method in METHODS:
-                for max_epochs in LONGER:
-                    start = Pretraining(method=method, dataset=dataset, seed=seed, max_epochs=max_epochs)
-                    yield Evaluation(protocol="linear", start=start, dataset=dataset, seed=seed)
+        for name in VARIANTS:
+            yield variant(name, seed)
 
 
-def leakage(seeds: Iterable[int]) -> Iterator[AnyCell]:
-    """Iterate over CMSC on PhysioNet 2020, pre-trained without and with most of the test patients."""
-    for seed in seeds:
-        changes: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
-            ({}, {}),
-            ({"split": SEPARATE_SPLIT}, {"on_leak": "measure"}),
-        )
-        for training, evaluation in changes:
-            start = Pretraining(method="cmsc", dataset="physionet2020", seed=seed, config=training)
-            yield Evaluation(protocol="linear", start=start, dataset="physionet2020", seed=seed, config=evaluation)
+def queue(_: Iterable[int]) -> Iterator[AnyCell]:
+    """Iterate over all cells of the paper's tables and figures in the order of the plan, with the planned seeds.
 
-
-SAME_PATIENT = {"all pairs alike": "equal", "none": "none"}
-"""Weights of pairs of one patient's instances, other than the paper's."""
-
-
-AUTHORS_LOSS: Final = {"form": "nt_xent"}
-"""The loss of SimCLR's authors."""
-
-
-def instances_per_patient(seeds: Iterable[int]) -> Iterator[AnyCell]:
-    """Iterate over weights of pairs across a patient's instances in CMSC."""
-    for seed in seeds:
-        for dataset in SOURCES:
-            for options in ({}, *({"off_diagonals": weight} for weight in SAME_PATIENT.values())):
-                start = Pretraining(method="cmsc", dataset=dataset, seed=seed, options=options)
-                yield Evaluation(protocol="linear", start=start, dataset=dataset, seed=seed)
-
-
-def nt_xent(seeds: Iterable[int]) -> Iterator[AnyCell]:
-    """Iterate over SimCLR with InfoNCE between the two views, and with the loss of its authors."""
-    for seed in seeds:
-        for dataset in SOURCES:
-            for options in ({}, AUTHORS_LOSS):
-                start = Pretraining(method="simclr", dataset=dataset, seed=seed, options=options)
-                yield Evaluation(protocol="linear", start=start, dataset=dataset, seed=seed)
+    An evaluation is computed right after its pre-training, whatever its place here.
+    """
+    for seed in range(3):
+        yield from table1([seed], (RANDOM_WEIGHTS, *COMPARED))
+    yield from variants([0])
+    yield from table1([0], ("cmlc", "cmsmlc", "byol", SUPERVISED))
+    yield from table2([0], (RANDOM_WEIGHTS, *COMPARED, SUPERVISED, "cmlc", "cmsmlc", "byol"))
+    yield from figure4([0])
+    yield from figure6([0])
+    yield from table2([1], (RANDOM_WEIGHTS, *COMPARED))
+    yield from table1([1], ("cmlc", "cmsmlc", "byol", SUPERVISED))
+    yield from table1([0], ("mtssl",))
 
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -183,24 +143,28 @@ EXPERIMENTS: dict[str, Experiment] = {
     for item in (
         Experiment("table1", "Linear evaluation (Table 1)", table1),
         Experiment("table2", "Fine-tuning on other datasets (Table 2)", table2),
-        Experiment("figure3", "Augmentations (Figure 3, on Chapman)", figure3),
-        Experiment("figure4", "Less labelled data (Figure 4)", figure4),
-        Experiment("figure5", "Length of the embedding and share of the labels (Figure 5)", figure5),
-        Experiment("released", "The released code's loss, and all it did, against the paper's word", released),
+        Experiment("figure4", "Fewer labels (Figure 4)", figure4),
         Experiment("figure6", "Distances within and between patients (Figure 6)", figure6),
-        Experiment("longer", "Table 1 with pre-training four times as long", longer),
-        Experiment("same-patient", "What pairs of one patient bring to CMSC, and should weigh", instances_per_patient),
-        Experiment("nt-xent", "SimCLR with the loss of its authors", nt_xent),
-        Experiment("leakage", "What a split that leaks would gain; marked, and in no other table", leakage),
+        Experiment("variants", "CMSC on PhysioNet 2020 with another loss, and with a split that leaks", variants),
+        Experiment("queue", "The paper's cells in the order of the plan, with the planned seeds", queue),
         Experiment("recommended", "The recommended encoder, its network at random, and with labels alone", recommended),
-        Experiment("few-labels", "How many labels the recommended encoder saves", few_labels),
-        Experiment("transfer", "The recommended encoder on datasets it was not made for", transfer),
-        Experiment("ablation", "What each part of the recommended recipe brings, by validation patients", ablation),
-        Experiment("growth", "What a wider network and more patients bring, by validation patients", growth),
-        Experiment("in-use", "Encoders in use: linear evaluation, neighbours, distances, what they give away", in_use),
-        Experiment("search", "Trials for what to recommend, by validation patients", search),
+        Experiment("few-labels", "Labels that the recommended encoder saves", few_labels),
+        Experiment("transfer", "The recommended encoder on other datasets", transfer),
+        Experiment("ablation", "Parts of the recommended recipe, by validation patients", ablation),
+        Experiment("growth", "A wider network and more patients, by validation patients", growth),
+        Experiment("in-use", "Shipped encoders: linear evaluation, neighbours, distances, privacy", in_use),
+        Experiment("search", "Trials for the recommendation, by validation patients", search),
     )
 }
+
+
+def find_experiment(name: str) -> Experiment:
+    """Return an experiment by its name."""
+    if name not in EXPERIMENTS:
+        near = get_close_matches(name, EXPERIMENTS, n=1)
+        hint = f" Did you mean '{near[0]}'?" if near else ""
+        raise ConfigError(f"Unknown experiment '{name}'. Known: {', '.join(EXPERIMENTS)}.{hint}")
+    return EXPERIMENTS[name]
 
 
 def cell_filter(methods: str, datasets: str) -> Callable[[AnyCell], bool]:

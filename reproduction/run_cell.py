@@ -12,7 +12,6 @@ from clocs.core.files import write_bytes
 from clocs.core.options import validate_model
 from clocs.evaluation.checkpoint import RANDOM
 from clocs.evaluation.finetune import FinetuneConfig, finetune
-from clocs.evaluation.model_outputs import ModelOutputs
 from clocs.evaluation.pca import write_pca_encoder
 from clocs.evaluation.probe import ProbeConfig, probe
 from clocs.evaluation.results import load_scores
@@ -25,7 +24,7 @@ from clocs.store.store import open_store
 from clocs.training.config import PretrainConfig
 from clocs.training.pretrain import pretrain
 from clocs.training.ready_configs import ready_config
-from clocs.training.runs import environment, finished_epochs, read_environment, timings
+from clocs.training.runs import KEPT, environment, finished_epochs, kept_encoders, read_environment, timings
 from reproduction.cells import LEVELS, SEPARATE_SPLIT, AnyCell, Evaluation, Pretraining
 from reproduction.measures import MEASURES
 from reproduction.presets import PRESETS
@@ -52,10 +51,10 @@ def _pretrain(cell: Pretraining, workspace: Workspace) -> dict[str, Any]:
     if config.split == SEPARATE_SPLIT:
         make_split(open_store(config.store), SEPARATE_SPLIT, seed=1)
     done = pretrain(config)
-    best, kept = Path(done["best"]), cell.folder(workspace)
-    for name in ("seen.npy", "model.safetensors", "config.json"):  # without a config an encoder is incomplete
-        write_bytes(kept / name, (best / name).read_bytes())
-    run = Path(done["run"])
+    run, folder = Path(done["run"]), cell.folder(workspace)
+    for epochs, kept in kept_encoders(run).items():
+        _copy_encoder(kept, folder / KEPT / str(epochs))
+    _copy_encoder(Path(done["best"]), folder)
     epochs = finished_epochs(run)
     curves = ("validation_loss", "train_loss", "effective_rank", "validation_auc")
     return {
@@ -65,6 +64,11 @@ def _pretrain(cell: Pretraining, workspace: Workspace) -> dict[str, Any]:
         "curves": {name: [line[name] for line in epochs] for name in curves if name in epochs[0]},
         "environment": read_environment(run),
     }
+
+
+def _copy_encoder(source: Path, target: Path) -> None:
+    for name in ("seen.npy", "model.safetensors", "config.json"):  # without a config an encoder is incomplete
+        write_bytes(target / name, (source / name).read_bytes())
 
 
 def _reached_limit(done: Mapping[str, Any], config: PretrainConfig) -> bool:
@@ -124,26 +128,45 @@ def _evaluate(cell: Evaluation, workspace: Workspace) -> dict[str, Any]:
     if cell.protocol == "linear":
         values = validate_model(ProbeConfig, {"train_mode": preset.train_mode, **given}, cell.label)
         found = probe(start, store, values, runs=workspace.runs)
+        more = {"by_epochs": _evaluate_kept(cell, workspace, values)}
     else:
         training = validate_model(
             FinetuneConfig, {"max_epochs": cell.max_epochs, "num_threads": workspace.num_threads, **given}, cell.label
         )
         found = finetune(start, store, training, runs=workspace.runs)
-    folder = Path(found["run"])
-    _save_replicates(cell, workspace, load_scores(folder))
-    kept = {key: found[key] for key in (cell.part, "rows", "contract", "notes", "strength") if key in found}
-    where = read_environment(folder)
-    body = {"result": kept, "seconds": time.process_time() - began, "environment": where}
-    return body if cell.protocol == "linear" else {**body, **_learning(cell, found["training"])}
+        more = _learning(cell, found["training"])
+    _save_replicates(workspace, workspace.name(cell), found)
+    body = {"result": _result(cell, found), **more, "seconds": time.process_time() - began}
+    return {**body, "environment": read_environment(Path(found["run"]))}
 
 
-def _save_replicates(cell: Evaluation, workspace: Workspace, scores: ModelOutputs) -> None:
-    """Save the bootstrap replicates that intervals of means and differences need."""
-    table, name, known = (
-        CellTable(workspace.results / REPLICATES_TABLE),
-        workspace.name(cell),
-        dict(outputs_by_level(scores)),
-    )
+def _evaluate_kept(cell: Evaluation, workspace: Workspace, config: ProbeConfig) -> dict[str, Any]:
+    """Return the results of all encoders that the pre-training kept, by the number of epochs."""
+    folders = [] if cell.start is None else list((cell.start.folder(workspace) / KEPT).glob("*"))
+    found = {
+        folder.name: probe(folder, workspace.store(cell.dataset), config, runs=workspace.runs)
+        for folder in sorted(folders, key=lambda each: int(each.name))
+    }
+    if found:
+        best = max(found, key=lambda epochs: float(found[epochs]["validation_auc"]))
+        _save_replicates(workspace, best_kept_name(workspace.name(cell)), found[best])
+    return {epochs: _result(cell, each) for epochs, each in found.items()}
+
+
+def best_kept_name(name: str) -> str:
+    """Return the name of the replicates of the kept encoder with the best validation AUC, from that of the cell."""
+    return f"{name}@best"
+
+
+def _result(cell: Evaluation, found: dict[str, Any]) -> dict[str, Any]:
+    keys = (cell.part, "validation_auc", "rows", "contract", "notes", "strength")
+    return {key: found[key] for key in keys if key in found}
+
+
+def _save_replicates(workspace: Workspace, name: str, found: dict[str, Any]) -> None:
+    """Save the bootstrap replicates of an evaluation, which intervals of means and differences need."""
+    table = CellTable(workspace.results / REPLICATES_TABLE)
+    known = dict(outputs_by_level(load_scores(Path(found["run"]))))
     if table.get(name) is None:
         drawn = {
             level: draw_replicates(known[level].truth, known[level].values, known[level].patient, replicates=REPLICATES)

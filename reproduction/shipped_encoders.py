@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from reproduction.beyond import recommended_encoder
-from reproduction.cells import LONG_EPOCHS, Evaluation, Pretraining
+from reproduction.cells import Evaluation, Pretraining
 from reproduction.paper_numbers import SOURCES
 from reproduction.presets import Preset
 
@@ -18,22 +18,24 @@ OWN_FRAMES: Final = {"frames": "encoder"}
 
 Encoder = Mapping[str, Any]
 """Fields of an evaluation that select an encoder."""
+BASELINE_EPOCHS: Final = 100
+"""Epochs of the encoders that are compared with the shipped ones."""
 RANDOM: Final[Encoder] = {"start": None}
 CMSC_CHAPMAN: Final[Encoder] = {"start": None, "shipped": "cmsc-chapman"}
 CMSC_PHYSIONET2020: Final[Encoder] = {"start": None, "shipped": "cmsc-physionet2020"}
 SMALL: Final[Encoder] = {"start": None, "shipped": "clocs-small"}
 SMALL_AS_TRAINED: Final[Encoder] = {"start": recommended_encoder(0).model_copy(update={"pca": False})}
-CMSC_LONG: Final[Encoder] = {"start": Pretraining(method="cmsc", dataset="chapman", max_epochs=LONG_EPOCHS)}
-SIMCLR_LONG: Final[Encoder] = {"start": Pretraining(method="simclr", dataset="chapman", max_epochs=LONG_EPOCHS)}
+CMSC_LONG: Final[Encoder] = {"start": Pretraining(method="cmsc", dataset="chapman", max_epochs=BASELINE_EPOCHS)}
+SIMCLR_LONG: Final[Encoder] = {"start": Pretraining(method="simclr", dataset="chapman", max_epochs=BASELINE_EPOCHS)}
 
-SIMCLR: Final = f"SimCLR on Chapman, {LONG_EPOCHS} epochs"
+SIMCLR: Final = f"SimCLR on Chapman, {BASELINE_EPOCHS} epochs"
 TRAINED_ON: Final = "chapman"
 """Dataset on which SimCLR is also evaluated on its own frames, complete recordings of 10 s."""
 COMPARED: Final[dict[str, Encoder]] = {
     "`clocs-small`": SMALL,
     "`clocs-small` with the layer that its loss saw": SMALL_AS_TRAINED,
     "`cmsc-chapman`, 400 epochs": CMSC_CHAPMAN,
-    f"CMSC on Chapman, {LONG_EPOCHS} epochs": CMSC_LONG,
+    f"CMSC on Chapman, {BASELINE_EPOCHS} epochs": CMSC_LONG,
     "`cmsc-physionet2020`, 257 epochs": CMSC_PHYSIONET2020,
     SIMCLR: SIMCLR_LONG,
     "random weights": RANDOM,

@@ -26,7 +26,7 @@ from clocs.training.encoder_module import load_encoder_folder
 from clocs.training.initialization import build_initial_encoder
 from clocs.training.labels import sample_items, sample_patients
 from clocs.training.loop import Progress
-from clocs.training.runs import finished_epochs
+from clocs.training.runs import finished_epochs, kept_encoders
 from clocs.training.sampler import ShuffledSampler
 from clocs.training.seen_recordings import load_seen_keys, seen_keys
 from clocs.training.shipped import find_encoder_folder
@@ -53,6 +53,19 @@ def test_a_run_starts_from_the_weights_it_is_given(first: Path, store: Path) -> 
     assert all(torch.equal(begun[name], value) for name, value in weights.items())
     alone = build_initial_encoder(resolve_config("supervised-synthetic"), policy).state_dict()
     assert not torch.equal(alone["linear.weight"], weights["linear.weight"])
+
+
+def test_encoders_are_kept_after_chosen_epochs(store: Path, tmp_path: Path) -> None:
+    options = [f"store={store}", f"runs={tmp_path}", "batch_size=32", "max_epochs=3", "onnx=false"]
+    found = clocs.pretrain("cmsc-synthetic", [*options, "keep_epochs=1,3,9"])
+    kept = kept_encoders(Path(found["run"]))
+    assert list(kept) == [1, 3], "a run of three epochs never reaches the ninth"
+    encoders = {epochs: load_encoder_folder(folder) for epochs, folder in kept.items()}
+    assert [about["epoch"] for _, about in encoders.values()] == [0, 2]
+    shorter = clocs.pretrain("cmsc-synthetic", [*options, "max_epochs=1"])
+    weights = [load_encoder_folder(Path(shorter["best"]))[0].state_dict(), encoders[1][0].state_dict()]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+    assert seen(kept[3]) == seen(Path(found["best"]))
 
 
 @pytest.mark.parametrize("method", ["mae", "jepa"])

@@ -15,6 +15,7 @@ from clocs.evaluation.evaluation_run import EvaluationRun, finished_result
 from clocs.evaluation.linear import Solver, fit_linear
 from clocs.evaluation.model_outputs import ModelOutputs, compute_outputs
 from clocs.evaluation.options import EvaluationOptions
+from clocs.metrics.ranking import auc, macro_average
 from clocs.store.store import Store
 from clocs.training.labels import sample_items
 
@@ -51,8 +52,8 @@ def probe(
         runs: Folder of runs, where result and scores are saved.
 
     Returns:
-        The result as JSON: metrics of the test part per frame, recording and patient, with intervals; notes; and the
-        folder of the run.
+        The result as JSON: metrics of the test part per frame, recording and patient, with intervals;
+        ``validation_auc``, the macro AUC of the validation frames; notes; and the folder of the run.
 
     Raises:
         LeakError: The encoder has seen test patients.
@@ -80,12 +81,13 @@ def probe(
         part: _embeddings(evaluation, config, part) for part in dict.fromkeys(("train", "validation", config.part))
     }
     linear = fit_linear(parts["train"], parts["validation"], solver=config.solver, seed=config.seed)
-    scored = parts[config.part]
+    scored, validation = parts[config.part], parts["validation"]
     scores = scored.with_values(linear.probabilities(scored.values).astype(np.float32))
     return evaluation.finish(
         run,
         scores,
         strength=linear.strength,
+        validation_auc=macro_average(auc(validation.truth, linear.probabilities(validation.values))),
         rows={part: len(rows.values) for part, rows in parts.items()},
         patients={part: len(np.unique(rows.patient)) for part, rows in parts.items()},
     )

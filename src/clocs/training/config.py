@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator
 
 from clocs.core.errors import ConfigError
 from clocs.core.options import option_names
@@ -81,6 +81,8 @@ class PretrainConfig(BaseModel):
     """Largest number of epochs. 0 saves the encoder as initialised, as a baseline."""
     patience: int = Field(default=15, gt=0)
     """Number of epochs without improvement after which the run ends."""
+    keep_epochs: tuple[PositiveInt, ...] = ()
+    """Numbers of finished epochs after which the encoder is kept in a folder of its own, besides the best one."""
     monitor: Literal["loss", "auc"] = "loss"
     """Validation metric that selects the best epoch: loss or, for methods with labels, macro AUC. With few labels, the
     loss may rise while the AUC still improves."""
@@ -147,10 +149,15 @@ class PretrainConfig(BaseModel):
         except ConfigError as error:
             raise ValueError(str(error)) from error
 
-    @field_validator("leads", "logger", "extra_stores", mode="before")
+    @field_validator("leads", "logger", "extra_stores", "keep_epochs", mode="before")
     @classmethod
     def _split_at_commas(cls, value: Any) -> Any:
         return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
+
+    @field_validator("keep_epochs", mode="before")
+    @classmethod
+    def _one_epoch(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, int) else value
 
     @field_validator("leads", mode="before")  # runs before the validator above: pydantic calls the last one first
     @classmethod

@@ -7,6 +7,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from clocs.training.prefetch import Prefetcher
 from clocs.training.runs import Run
 from clocs.training.sampler import Permutation
 from clocs.training.schedule import learning_rate, planned_steps
+from clocs.training.seen_recordings import copy_seen_keys
 from clocs.training.state import TrainingState
 
 if TYPE_CHECKING:
@@ -205,13 +207,20 @@ class Loop:
         if self.is_rank_zero:
             self.run.metrics.append(**index, **metrics)
             self._log(state.step, **metrics, **probe)
+            described = {**about, "epoch": state.epoch - 1, "validation_loss": metrics["validation_loss"]}
             if better:
-                described = {**about, "epoch": state.best_epoch, "validation_loss": metrics["validation_loss"]}
-                save_encoder(self.run.best, self.method.trained_encoder(), described, self.method.trained_head())
+                self._save_encoder(self.run.best, described)
+            if state.epoch in config.keep_epochs:
+                kept = self.run.kept_encoder(state.epoch)
+                copy_seen_keys(self.run.best, kept)
+                self._save_encoder(kept, described)
             self._save()
         if progress is not None:
             progress({**index, **metrics, **probe})
         self.fabric.barrier()
+
+    def _save_encoder(self, folder: Path, about: dict[str, Any]) -> None:
+        save_encoder(folder, self.method.trained_encoder(), about, self.method.trained_head())
 
     def _log(self, step: int, **values: float) -> None:
         if self.fabric.loggers:

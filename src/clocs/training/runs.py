@@ -19,6 +19,8 @@ _LOGGER = logging.getLogger(__name__)
 CONFIG, ENVIRONMENT, RESULT = "config.json", "environment.json", "result.json"
 METRICS, TIMING, RESUMES = "metrics.jsonl", "timing.jsonl", "resumes.jsonl"
 PACKAGES = ("clocs", "lightning-fabric", "numpy", "pyarrow", "safetensors", "torch")
+KEPT = "epochs"
+"""Folder of the encoders that a run keeps besides the best one."""
 _LOGS = "logs"
 """Key of a result for the digests of the run's logs."""
 
@@ -53,6 +55,10 @@ class Run:
         """Log of measured times."""
         self.resumes = RunLog(self.folder / RESUMES)
         """Log of resumes: the checkpoint each time, and why it was chosen."""
+
+    def kept_encoder(self, epochs: int) -> Path:
+        """Return the folder of the encoder that is kept after some epochs."""
+        return self.folder / KEPT / f"{epochs:04d}"
 
     def begin(self) -> None:
         """Write the config and the environment of the run."""
@@ -109,6 +115,11 @@ def read_environment(run: Path) -> dict[str, Any]:
 def finished_epochs(run: Path) -> list[Line]:
     """Return the metrics of each finished epoch from a run's folder."""
     return [line for line in parse_all_lines(_log(run, METRICS), run / METRICS) if "validation_loss" in line]
+
+
+def kept_encoders(run: Path) -> dict[int, Path]:
+    """Return the folders of the encoders that a run has kept, by the number of epochs before each."""
+    return {int(folder.name): folder for folder in sorted((run / KEPT).glob("*"))}
 
 
 def timings(run: Path) -> list[Line]:

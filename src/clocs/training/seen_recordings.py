@@ -87,6 +87,11 @@ def save_seen_keys(folder: Path, keys: Keys) -> str:
     return write_bytes(folder / FILE, raw.getvalue())
 
 
+def copy_seen_keys(source: Path, target: Path) -> None:
+    """Copy the keys of one encoder's folder to another's."""
+    write_bytes(target / FILE, (source / FILE).read_bytes())
+
+
 def load_seen_keys(folder: Path, sha256: str) -> Keys:
     """Return the keys of seen recordings from an encoder's folder.
 

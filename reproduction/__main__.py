@@ -1,4 +1,4 @@
-"""Command line of the reproduction: ``python -m reproduction run|status|report``."""
+"""Command line of the reproduction: ``python -m reproduction run|status|collect|report``."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from clocs.experiments.grid import Summary, TaskOutcome, TimeLeft, parse_shard, 
 from clocs.experiments.status import Status, statuses, totals
 from clocs.experiments.workspace import Workspace
 from reproduction.cells import AnyCell
+from reproduction.collect import collect as collect_cells
 from reproduction.experiments import EXPERIMENTS, Experiment, cell_filter, find_experiment
 from reproduction.report.build import make_report
 from reproduction.report.results import Results
@@ -82,6 +83,15 @@ def status(
 
 
 @app.command()
+def collect(
+    folder: Annotated[Path, typer.Argument(help="Results folder that cells were computed into.")],
+    results: ResultsFolder = Path("results"),
+) -> None:
+    """Add the finished cells of another results folder. Cells that are there are skipped."""
+    typer.echo(f"{collect_cells(folder, results):,} cells added to {results}")
+
+
+@app.command()
 def report(
     pages: Annotated[
         list[Path] | None,
@@ -90,9 +100,9 @@ def report(
     results: ResultsFolder = Path("results"),
     out: Annotated[Path, typer.Option("--out", help="Folder of the report.")] = Path("docs/results"),
 ) -> None:
-    """Write the report from finished cells: Markdown pages, pictures, and one HTML page."""
+    """Write the report from finished cells: Markdown pages and pictures."""
     made = make_report(results, out, pages or [])
-    typer.echo(f"{len(made)} files; the whole report is in {out / 'report.html'}")
+    typer.echo(f"{len(made)} files; the report is in {out}")
 
 
 def _chosen(

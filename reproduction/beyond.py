@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from clocs.training.ready_configs import RECOMMENDED
 from reproduction.cells import AnyCell, Evaluation, Pretraining
@@ -127,12 +126,6 @@ def trained(
     return Evaluation(protocol="finetune", start=start, dataset=dataset, seed=seed, **given)
 
 
-def as_in_paper(method: str | None, protocol: Literal["linear", "finetune"], dataset: str, seed: int) -> Evaluation:
-    """Return an evaluation by the preset ``paper``. Method None: random weights."""
-    start = None if method is None else Pretraining(method=method, dataset=dataset, seed=seed)
-    return Evaluation(protocol=protocol, start=start, dataset=dataset, seed=seed)
-
-
 COMPARED: Final[dict[str, Callable[[str, int], Evaluation]]] = {
     "recommended encoder, linear": lambda data, seed: linear(recommended_encoder(seed), data, seed),
     "its network with random weights, principal components, linear": lambda data, seed: linear(
@@ -140,10 +133,6 @@ COMPARED: Final[dict[str, Callable[[str, int], Evaluation]]] = {
     ),
     "its network with random weights, linear": lambda data, seed: linear(untrained(data, seed), data, seed),
     "its network, trained with the labels": lambda data, seed: from_scratch(data, seed, None, 0.5),
-    "CMSC as in the paper, linear": partial(as_in_paper, "cmsc", "linear"),
-    "SimCLR as in the paper, linear": partial(as_in_paper, "simclr", "linear"),
-    "the paper's network with random weights, linear": partial(as_in_paper, None, "linear"),
-    "the paper's network, trained with the labels": partial(as_in_paper, None, "finetune"),
 }
 """Evaluations by dataset and seed with half of the labels: the recommended encoder, and baselines."""
 

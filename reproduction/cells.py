@@ -192,6 +192,8 @@ def _workload(amount: float, kind: str, cell: AnyCell, encoder: Pretraining | No
         network = "trial"
     similar = (
         ("same method, dataset and preset", (kind, network, cell.dataset, cell.method, cell.preset)),
+        ("same method and preset", (kind, network, cell.method, cell.preset)),
+        ("same preset", (kind, network, cell.preset)),
         ("same method and dataset", (kind, network, cell.dataset, cell.method)),
         ("same dataset", (kind, network, cell.dataset)),
         ("same kind", (kind, network)),

@@ -52,9 +52,7 @@ def linear(method: str, dataset: str, seed: int) -> Evaluation:
     return Evaluation(protocol="linear", start=start, dataset=dataset, seed=seed)
 
 
-def table1(
-    seeds: Iterable[int], methods: Iterable[str] = (RANDOM_WEIGHTS, *METHODS, SUPERVISED)
-) -> Iterator[AnyCell]:
+def table1(seeds: Iterable[int], methods: Iterable[str] = (RANDOM_WEIGHTS, *METHODS, SUPERVISED)) -> Iterator[AnyCell]:
     """Iterate over linear evaluations of every method on both datasets."""
     chosen = tuple(methods)
     for seed in seeds:
@@ -69,9 +67,7 @@ def finetuned(method: str, source: str, target: str, seed: int, label_fraction: 
     return Evaluation(protocol="finetune", start=start, dataset=target, seed=seed, label_fraction=label_fraction)
 
 
-def table2(
-    seeds: Iterable[int], methods: Iterable[str] = (RANDOM_WEIGHTS, *METHODS, SUPERVISED)
-) -> Iterator[AnyCell]:
+def table2(seeds: Iterable[int], methods: Iterable[str] = (RANDOM_WEIGHTS, *METHODS, SUPERVISED)) -> Iterator[AnyCell]:
     """Iterate over fine-tunings on other datasets than that of pre-training."""
     chosen = tuple(methods)
     for seed in seeds:
@@ -89,12 +85,17 @@ def figure4(seeds: Iterable[int]) -> Iterator[AnyCell]:
                     yield finetuned(method, source, target, seed, label_fraction)
 
 
+def distances(method: str, seed: int) -> Evaluation:
+    """Return distances within and between validation patients of PhysioNet 2020."""
+    start = paper_pretraining(method, "physionet2020", seed)
+    return Evaluation(protocol="distances", start=start, dataset="physionet2020", seed=seed, part="validation")
+
+
 def figure6(seeds: Iterable[int]) -> Iterator[AnyCell]:
-    """Iterate over distances within and between validation patients of PhysioNet 2020."""
+    """Iterate over distances after the methods with three seeds."""
     for seed in seeds:
         for method in COMPARED:
-            start = paper_pretraining(method, "physionet2020", seed)
-            yield Evaluation(protocol="distances", start=start, dataset="physionet2020", seed=seed, part="validation")
+            yield distances(method, seed)
 
 
 VARIANTS: Final[dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {

@@ -1,17 +1,16 @@
-"""The paper's numbers as data: results, counts, settings, figures and claims, each with its location in the paper.
+"""The paper's numbers as data: results, counts, settings and claims, each with its location in the paper.
 
-They are stored in ``paper_numbers.json``, a row for each cell of a table. Line numbers are of the LaTeX source; tables,
-figures and sections have their printed numbers. Figures are images, so only their conditions are known.
+They are stored in ``paper_numbers.json``, a row for each cell of a table. Line numbers are of the LaTeX source; tables
+and sections have their printed numbers.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from importlib import resources
-from itertools import product
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -30,19 +29,8 @@ class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class PretrainingCondition(_Frozen):
-    """All values of a pre-training except its seed."""
-
-    method: Method
-    dataset: DatasetName
-    embedding_dim: int
-    leads: Literal[4, 12]
-    decay: float | None
-    augmentations: tuple[str, ...] | None
-
-
-class _ConditionFields(_Frozen):
-    """Values that the paper varies."""
+class Result(_Frozen):
+    """A table cell with a test AUC: mean and standard deviation over seeds."""
 
     protocol: Protocol
     method: Method
@@ -58,32 +46,6 @@ class _ConditionFields(_Frozen):
     """Decay of BYOL's target network."""
     augmentations: tuple[str, ...] | None
     """Augmentations in order, by their names in this package; for MT-SSL, its tasks. None: not stated."""
-
-
-class Condition(_ConditionFields):
-    """All values of an evaluation except its seed.
-
-    ``leads`` is 1 for random weights on a single-lead dataset. Tables for 4 and for 12 leads repeat these.
-    """
-
-    @property
-    def pretrained(self) -> PretrainingCondition | None:
-        """Its pre-training. None: random weights."""
-        if self.pretraining is None or self.leads == 1:
-            return None
-        return PretrainingCondition(
-            method=self.method,
-            dataset=self.pretraining,
-            embedding_dim=self.embedding_dim,
-            leads=self.leads,
-            decay=self.decay,
-            augmentations=self.augmentations,
-        )
-
-
-class Result(_ConditionFields):
-    """A table cell with a test AUC: mean and standard deviation over seeds."""
-
     table: int
     part: Literal["", "a", "b", "c", "d"]
     line: int
@@ -103,11 +65,6 @@ class Result(_ConditionFields):
         if tuple(map(float, self.printed.split(" ± "))) != (self.value, self.deviation):
             raise ValueError(f"{self.value} and {self.deviation} are not '{self.printed}'")
         return self
-
-    @property
-    def condition(self) -> Condition:
-        """The experiment."""
-        return _condition({name: getattr(self, name) for name in _ConditionFields.model_fields})
 
 
 class Count(_Frozen):
@@ -156,34 +113,6 @@ class Table(_Frozen):
     last_line: int
     quantity: str
     shows: str
-    note: str
-
-
-class Panel(_Frozen):
-    """A part of a figure, with every combination of these values. The paper does not state the others."""
-
-    part: str
-    varies: dict[str, tuple[Any, ...]]
-
-    def conditions(self) -> Iterator[Condition]:
-        """Iterate over the experiments, if the panel shows evaluations and the paper describes them completely."""
-        needed = {name for name, field in _ConditionFields.model_fields.items() if field.is_required()}
-        if needed <= self.varies.keys():
-            for values in product(*self.varies.values()):
-                yield _condition(dict(zip(self.varies, values, strict=True)))
-
-
-class Figure(_Frozen):
-    """A figure of the paper, without its numbers."""
-
-    number: int
-    label: str
-    section: str
-    line: int
-    quantity: str
-    """Empty: it shows no results."""
-    shows: str
-    panels: tuple[Panel, ...]
     note: str
 
 
@@ -247,14 +176,10 @@ class Paper(_Frozen):
     seeds: int
     """Number of seeds of every mean."""
     tables: tuple[Table, ...]
-    figures: tuple[Figure, ...]
     results: Annotated[tuple[Result, ...], BeforeValidator(_rows)]
     counts: Annotated[tuple[Count, ...], BeforeValidator(_rows)]
     settings: tuple[Setting, ...]
     claims: tuple[Claim, ...]
-
-
-Number = Result | Count | Setting
 
 
 @lru_cache(maxsize=1)
@@ -264,23 +189,9 @@ def paper() -> Paper:
     return Paper.model_validate_json(raw)
 
 
-def paper_numbers(table: int | None = None) -> tuple[Number, ...]:
-    """Return all numbers of a table. None: those of all tables, and the settings in the text."""
-    known = paper()
-    if table is not None and table not in {each.number for each in known.tables}:
-        raise ConfigError(f"the paper has no table {table}; its tables are 1 to {len(known.tables)}.")
-    every: tuple[Number, ...] = (*known.results, *known.counts, *known.settings)
-    return tuple(number for number in every if table is None or number.table == table)
-
-
 def results(**where: object) -> tuple[Result, ...]:
     """Return results by field values, such as ``results(table=9, method="cmsc", label_fraction=0.25)``."""
     return _matching(Result, paper().results, where)
-
-
-def results_of(condition: Condition) -> tuple[Result, ...]:
-    """Return all table cells with this condition. The paper prints some up to six times."""
-    return _results_by_condition().get(condition, ())
 
 
 def counts(**where: object) -> tuple[Count, ...]:
@@ -291,23 +202,6 @@ def counts(**where: object) -> tuple[Count, ...]:
 def settings(**where: object) -> tuple[Setting, ...]:
     """Return settings by field values, such as ``settings(subject="chapman", name="batch")``."""
     return _matching(Setting, paper().settings, where)
-
-
-def _condition(fields: Mapping[str, Any]) -> Condition:
-    """Return a condition. Random weights have no dataset of pre-training, and the leads of the evaluation."""
-    values = dict(fields)
-    if values["method"] == "random":
-        values["pretraining"] = None
-        values["leads"] = 1 if values["evaluation"] in SINGLE_LEAD else values["leads"]
-    return Condition.model_validate(values)
-
-
-@lru_cache(maxsize=1)
-def _results_by_condition() -> dict[Condition, tuple[Result, ...]]:
-    found: dict[Condition, tuple[Result, ...]] = {}
-    for result in paper().results:
-        found[result.condition] = (*found.get(result.condition, ()), result)
-    return found
 
 
 Row = TypeVar("Row", Result, Count, Setting)

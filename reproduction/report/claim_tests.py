@@ -1,165 +1,152 @@
-"""Statistical tests of claims: measured value, p-value and verdict."""
+"""Statistical tests of claims, and the rule by which a claim gets a verdict."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from clocs.metrics.significance import Effect, intersection_union_p_value, sign_test
+from clocs.metrics.significance import Effect, sign_test
 from reproduction.cells import Level
-from reproduction.paper_numbers import Condition
-from reproduction.report.estimates import Estimates
-from reproduction.report.page import METHOD_NAMES, count_text, interval_text, signed_text, transfer_label
+from reproduction.report.estimates import Choice, Estimates, Seeded
+from reproduction.report.page import count_text, interval_text, signed_text
 
 SIGNIFICANCE_LEVEL: Final = 0.05
-"""Significance level of p-values."""
-Verdict = Literal["holds", "does not hold", "undecided", "not enough results yet"]
-MAX_LISTED: Final = 3
+"""Significance level of one-sided p-values."""
+MIN_SEEDS: Final = 3
+"""Number of seeds that both sides of a comparison need for a verdict."""
+MAX_LISTED: Final = 4
 """Maximum number of differences that are listed one by one."""
+Verdict = Literal["holds", "does not hold", "undecided", "too few seeds", "depends on the choice of epoch", "not done"]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outcome of the test of a claim at one level."""
+    """Outcome of the test of a claim, for one level and one choice of encoder."""
 
     measured: str
     """Measured values in words."""
-    p: float | None
-    """One-sided p-value. None: there are not enough results."""
     verdict: Verdict
-    """Verdict on the claim."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A measured difference. A claim says that it is above zero."""
+
+    label: str
+    effect: Effect
+    seeds: int
+
+    @property
+    def text(self) -> str:
+        """The difference with its interval over seeds and patients."""
+        interval = interval_text(self.effect, difference=True)
+        details = f"{interval}; {count_text(self.seeds, 'seed')}" if interval else count_text(self.seeds, "seed")
+        return f"{self.label}: {signed_text(self.effect.value)} ({details})"
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two experiments. The claim is that the first has the higher AUC."""
+    """Two evaluations. The claim is that the first has the higher AUC."""
 
-    first: Condition
-    second: Condition
+    label: str
+    first: Seeded
+    second: Seeded
 
-    @property
-    def label(self) -> str:
-        """Names of both experiments, and the data."""
-        sides, usual = (self.first, self.second), {"embedding_dim": 128, "label_fraction": 0.5}
-        names, shared = [_method_label(each) for each in sides], ""
-        for mark, field in (("E", "embedding_dim"), ("F", "label_fraction")):
-            values = [getattr(each, field) for each in sides]
-            if values[0] != values[1]:
-                names = [f"{name} at {mark} = {value:g}" for name, value in zip(names, values, strict=True)]
-            elif values[0] != usual[field]:
-                shared += f", {mark} = {values[0]:g}"
-        pretrained = self.first if self.first.pretraining else self.second
-        return f"{names[0]} − {names[1]}, {transfer_label(pretrained)}{shared}"
+    def difference(self, estimates: Estimates, level: Level, choice: Choice) -> Difference | None:
+        """Return the difference over the seeds that both sides have, or None."""
+        first, second = (estimates.runs(cell, choice) for cell in (self.first, self.second))
+        effect = estimates.difference(first, second, level)
+        return None if effect is None else Difference(self.label, effect, len(first.keys() & second.keys()))
 
 
-def _method_label(each: Condition) -> str:
-    """Return the name of a method, with augmentations that differ from its own."""
-    steps = each.augmentations if each.method != "mtssl" else None
-    return METHOD_NAMES[each.method] + (f" with {' then '.join(steps)}" if steps else "")
+def agreed_verdict(verdicts: Iterable[Verdict]) -> Verdict:
+    """Return the verdict on which all choices of the encoder agree."""
+    first, *others = verdicts
+    return first if all(other == first for other in others) else "depends on the choice of epoch"
 
 
-def evaluate_pairs(estimates: Estimates, level: Level, pairs: Sequence[Pair]) -> Outcome:
-    """Test whether the first experiment of every pair is above the second.
+def evaluate_pairs(estimates: Estimates, level: Level, choice: Choice, pairs: Sequence[Pair]) -> Outcome:
+    """Test whether the first evaluation of every pair is above the second."""
+    return evaluate_differences([pair.difference(estimates, level, choice) for pair in pairs])
 
-    The claim holds if all are above, by the intersection-union test. It does not hold if at least one is below, by a
-    p-value with Bonferroni correction. Otherwise it is undecided, or there are not enough results.
+
+def evaluate_differences(found: Sequence[Difference | None]) -> Outcome:
+    """Test whether all differences are above zero.
+
+    The claim holds if all are above zero, each by p < 0.05 (intersection-union test). It does not hold if at least one
+    is below zero, by p < 0.05 divided by their number. Differences of fewer than three seeds decide nothing.
+
+    Args:
+        found: The differences. None: not measured.
     """
-    found = [(pair, estimates.above(pair.first, pair.second, level)) for pair in pairs]
-    known = [(pair, tested) for pair, tested in found if tested is not None]
-    sure = [tested for _, tested in known if not math.isnan(tested.p_above)]
-    measured = _summary(known, len(pairs))
-    below = any(tested.p_below * len(pairs) < SIGNIFICANCE_LEVEL for tested in sure)
-    if below or len(sure) == len(pairs):
-        p = intersection_union_p_value([tested.p_above for tested in sure])
-        return Outcome(measured, p, "does not hold" if below else "holds" if p < SIGNIFICANCE_LEVEL else "undecided")
-    return Outcome(measured, None, "not enough results yet")
+    known = [each for each in found if each is not None]
+    enough = [each.effect for each in known if each.seeds >= MIN_SEEDS]
+    verdict: Verdict
+    if any(effect.p_below * len(found) < SIGNIFICANCE_LEVEL for effect in enough):
+        verdict = "does not hold"
+    elif len(known) < len(found):
+        verdict = "not done"
+    elif len(enough) < len(found):
+        verdict = "too few seeds"
+    else:
+        verdict = "holds" if all(effect.p_above < SIGNIFICANCE_LEVEL for effect in enough) else "undecided"
+    return Outcome(_summary(known, len(found)), verdict)
 
 
-def _summary(known: Sequence[tuple[Pair, Effect]], num_pairs: int) -> str:
+def _summary(known: Sequence[Difference], total: int) -> str:
     if not known:
-        return f"nothing yet of {count_text(num_pairs, 'comparison')}"
-    part = "" if len(known) == num_pairs else f" ({len(known)} of {num_pairs} comparisons)"
+        return "not done"
+    part = "" if len(known) == total else f" ({len(known)} of {total} comparisons)"
     if len(known) <= MAX_LISTED:
-        return "; ".join(_difference(pair, tested) for pair, tested in known) + part
-    above = sum(tested.value > 0 for _, tested in known)
-    sure = sum(tested.low > 0 for _, tested in known)
-    least = min(known, key=lambda each: each[1].value)
-    return f"above in {above} of {len(known)}, in {sure} beyond the interval; the least: {_difference(*least)}{part}"
-
-
-def _difference(pair: Pair, tested: Effect) -> str:
-    interval = interval_text(tested, difference=True)
-    return f"{pair.label}: {signed_text(tested.value)}" + (f" ({interval})" if interval else "")
+        return "; ".join(each.text for each in known) + part
+    above = sum(each.effect.value > 0 for each in known)
+    least = min(known, key=lambda each: each.effect.value)
+    return f"above in {above} of {len(known)}; the least: {least.text}{part}"
 
 
 @dataclass(frozen=True)
-class MethodComparison:
-    """A comparison of methods, which is won if the best method is above the best baseline."""
+class Contest:
+    """A comparison of means, which is won if the best of the methods is above the best of the baselines."""
 
-    methods: tuple[Condition, ...]
-    """Experiments of the methods."""
-    baselines: tuple[Condition, ...]
-    """Experiments of the baselines."""
-    all_methods: bool = False
-    """True if all methods must be above the baselines, and not only the best."""
+    methods: tuple[Seeded, ...]
+    baselines: tuple[Seeded, ...]
+
+    def result(self, estimates: Estimates, level: Level, choice: Choice) -> tuple[bool, int] | None:
+        """Return whether it is won, and the smallest number of seeds; None if an evaluation is missing."""
+        sides = [[estimates.auc(cell, level, choice) for cell in side] for side in (self.methods, self.baselines)]
+        known = [[mean for mean in side if mean is not None] for side in sides]
+        if [len(side) for side in known] != [len(side) for side in sides]:
+            return None
+        first, second = (max(mean.value for mean in side) for side in known)
+        return first > second, min(len(mean.by_seed) for side in known for mean in side)
 
 
-def evaluate_win_count(
-    estimates: Estimates, level: Level, comparisons: Sequence[MethodComparison], *, chance: float, stated: int | None
+def evaluate_wins(
+    estimates: Estimates, level: Level, choice: Choice, contests: Sequence[Contest], stated: int = 0
 ) -> Outcome:
-    """Test the number of comparisons that are won, by the sign test.
+    """Test the number of contests that are won, by the sign test.
 
-    The claim holds with at least the stated number of wins, and more than chance explains. It does not hold with
-    significantly fewer wins; if all are stated, with one that is significantly lost. Comparisons share patients and
-    encoders, so the p-value may be too small.
+    The claim holds with at least the stated number of wins, and more than chance explains. It does not hold if at most
+    half are won.
 
     Args:
         estimates: Our results.
         level: Level of the AUC.
-        comparisons: Comparisons that the claim is about.
-        chance: Probability of a win if all methods are equal.
-        stated: Number of wins in the paper. None: the paper states "most".
+        choice: Encoder of the pre-training.
+        contests: Contests that the claim is about.
+        stated: Number of wins in the paper. 0: the paper states no number.
     """
-    results = [won for comparison in comparisons if (won := _won(estimates, level, comparison)) is not None]
-    wins, known = sum(results), len(results)
-    if not known:
-        return Outcome(f"nothing yet of {count_text(len(comparisons), 'experiment')}", None, "not enough results yet")
-    p = sign_test(wins, known, chance)
-    measured = f"in {wins} of {count_text(known, 'experiment')}"
-    if known < len(comparisons):
-        return Outcome(f"{measured}, of {len(comparisons)} that the claim is about", p, "not enough results yet")
-    if stated == known and wins < known:
-        lost = any(_p_lost(estimates, level, comparison) * known < SIGNIFICANCE_LEVEL for comparison in comparisons)
-        return Outcome(measured, p, "does not hold" if lost else "undecided")
-    return Outcome(measured, p, _count_verdict(wins, known, p, stated))
-
-
-def _won(estimates: Estimates, level: Level, comparison: MethodComparison) -> bool | None:
-    sides = [[estimates.auc(each, level) for each in side] for side in (comparison.methods, comparison.baselines)]
-    values = [[mean.value for mean in side if mean is not None] for side in sides]
-    if [len(side) for side in values] != [len(side) for side in sides]:
-        return None
-    return (min if comparison.all_methods else max)(values[0]) > max(values[1])
-
-
-def _p_lost(estimates: Estimates, level: Level, comparison: MethodComparison) -> float:
-    """Return the p-value of a lost comparison, or 1 if it is unknown."""
-
-    def auc(each: Condition) -> float:
-        mean = estimates.auc(each, level)
-        return -math.inf if mean is None else mean.value
-
-    first = (min if comparison.all_methods else max)(comparison.methods, key=auc)
-    tested = estimates.above(first, max(comparison.baselines, key=auc), level)
-    return 1.0 if tested is None or math.isnan(tested.p_below) else tested.p_below
-
-
-def _count_verdict(wins: int, known: int, p: float, stated: int | None) -> Verdict:
-    if stated is None:
-        return "holds" if p < SIGNIFICANCE_LEVEL else "does not hold" if wins <= known / 2 else "undecided"
-    if wins >= stated:
-        return "holds" if p < SIGNIFICANCE_LEVEL else "undecided"
-    too_few = 1 - sign_test(wins + 1, known, stated / known)
-    return "does not hold" if too_few < SIGNIFICANCE_LEVEL else "undecided"
+    known = [result for each in contests if (result := each.result(estimates, level, choice)) is not None]
+    wins = sum(won for won, _ in known)
+    if len(known) < len(contests):
+        return Outcome(
+            f"in {wins} of {len(known)}, of {len(contests)} experiments" if known else "not done", "not done"
+        )
+    seeds = min(seeds for _, seeds in known)
+    measured = f"in {wins} of {count_text(len(known), 'experiment')} ({count_text(seeds, 'seed')} or more)"
+    if seeds < MIN_SEEDS:
+        return Outcome(measured, "too few seeds")
+    if wins >= stated and sign_test(wins, len(known)) < SIGNIFICANCE_LEVEL:
+        return Outcome(measured, "holds")
+    return Outcome(measured, "does not hold" if wins <= len(known) / 2 else "undecided")

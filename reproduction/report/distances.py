@@ -1,4 +1,4 @@
-"""Distances within and between patients, for figure 6 and appendix G.
+"""Distances within and between patients, for figure 6.
 
 A cell has ``Distances.as_dict`` of ``similarity.scoring.pairs`` in ``result.distances``, and a ``histogram`` with its
 ``edges`` (bins + 1,) and the counts ``intra`` and ``inter`` (bins,).
@@ -7,76 +7,83 @@ A cell has ``Distances.as_dict`` of ``similarity.scoring.pairs`` in ``result.dis
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from statistics import fmean
+from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
+
+from clocs.drawing.panels import draw_histograms
 from clocs.metrics.bootstrap import Interval
-from clocs.metrics.significance import independent_difference, intersection_union_p_value
-from reproduction.cells import EPOCHS, Evaluation, Level
-from reproduction.report.claim_tests import SIGNIFICANCE_LEVEL, Outcome
-from reproduction.report.estimates import Estimates
-from reproduction.report.page import METHOD_NAMES, interval_text, signed_text
-from reproduction.report.results import FinishedCell, Results
+from clocs.metrics.significance import Effect, independent_difference, patient_and_seed_effect
+from reproduction.cells import Level
+from reproduction.experiments import COMPARED, distances
+from reproduction.report.claim_tests import Difference, Outcome, evaluate_differences
+from reproduction.report.estimates import Choice, Estimates
+from reproduction.report.gallery import NamedFigures
+from reproduction.report.page import METHOD_NAMES
+from reproduction.report.results import Results
 
-SOURCE = "physionet2020"
-"""The paper's dataset for these figures."""
-
-
-@dataclass(frozen=True)
-class MeasuredDistances:
-    """Distances of one encoder's embeddings."""
-
-    method: str
-    dataset: str
-    embedding_dim: int
-    seed: int
-    values: Mapping[str, Any]
-
-    @property
-    def separation(self) -> Interval:
-        """Probability that a distance between patients is longer than one within a patient."""
-        return Interval(**self.values["separation"])
-
-    @property
-    def title(self) -> str:
-        """Title of a panel."""
-        return f"{METHOD_NAMES[self.method]}, E = {self.embedding_dim}"
+MOST_PAIRS: Final = 0.995
+"""Fraction of the pairs between patients that the axis covers."""
+EQUAL: Final = Interval(0.5, 0.5, 0.5)
+"""Separation of distances that do not differ."""
+Floats = npt.NDArray[np.floating]
 
 
-def measured_distances(results: Results) -> list[MeasuredDistances]:
-    """Return all distances by the preset ``paper``, ordered by method, E and seed."""
-    found = [_measured(each) for each in results.finished if "distances" in each.result]
-    order = list(METHOD_NAMES)
-    kept = [each for each in found if each is not None]
-    return sorted(kept, key=lambda each: (order.index(each.method), each.embedding_dim, each.dataset, each.seed))
-
-
-def _measured(found: FinishedCell) -> MeasuredDistances | None:
-    start = found.cell.start if isinstance(found.cell, Evaluation) else None
-    if start is None or start.preset != "paper" or start.max_epochs != EPOCHS:
-        return None
-    if start.options or start.config or found.cell.config:
-        return None
-    return MeasuredDistances(start.method, start.dataset, start.embedding_dim, start.seed, found.result["distances"])
-
-
-def evaluate_distances(estimates: Estimates, level: Level) -> Outcome:
-    """Test the claim at E = 128 on PhysioNet 2020, for the first common seed. Distances have no level."""
-    known = {
-        (each.method, each.seed): each
-        for each in measured_distances(estimates.results)
-        if (each.dataset, each.embedding_dim) == (SOURCE, 128)
-    }
-    both = [seed for method, seed in known if method == "cmsc" and ("simclr", seed) in known]
+def evaluate_distances(estimates: Estimates, level: Level, choice: Choice) -> Outcome:
+    """Test that CMSC separates patients, and more than SimCLR. Distances have no level and one choice of encoder."""
+    cmsc, simclr = (_separations(estimates.results, method) for method in ("cmsc", "simclr"))
+    both = sorted(cmsc.keys() & simclr.keys())
     if not both:
-        return Outcome("", None, "not enough results yet")
-    cmsc, simclr = (known[method, both[0]].separation for method in ("cmsc", "simclr"))
-    half = Interval(0.5, 0.5, 0.5)
-    tested = [independent_difference(cmsc, half), independent_difference(cmsc, simclr)]
-    p = intersection_union_p_value([each.p_above for each in tested])
-    fails = any(each.p_below * len(tested) < SIGNIFICANCE_LEVEL for each in tested)
-    measured = (
-        f"CMSC {cmsc.value:.3f} ({interval_text(cmsc)}), SimCLR {simclr.value:.3f} ({interval_text(simclr)}); "
-        f"difference {signed_text(tested[1].value)} ({interval_text(tested[1], difference=True)})"
+        return evaluate_differences([None, None])
+    from_half = _effect([independent_difference(cmsc[seed], EQUAL) for seed in cmsc])
+    from_simclr = _effect([independent_difference(cmsc[seed], simclr[seed]) for seed in both])
+    return evaluate_differences(
+        [
+            Difference("separation by CMSC − 0.5", from_half, len(cmsc)),
+            Difference("separation by CMSC − by SimCLR", from_simclr, len(both)),
+        ]
     )
-    return Outcome(measured, p, "does not hold" if fails else "holds" if p < SIGNIFICANCE_LEVEL else "undecided")
+
+
+def _separations(results: Results, method: str) -> dict[int, Interval]:
+    """Return the probability that a distance between patients exceeds one within a patient, by seed."""
+    runs = results.seeds(partial(distances, method))
+    return {seed: Interval(**run.result["distances"]["separation"]) for seed, run in runs.items()}
+
+
+def _effect(by_seed: list[Effect]) -> Effect:
+    """Return the mean over seeds. All seeds have the same patients, so their interval does not shrink with seeds."""
+    value = fmean(each.value for each in by_seed)
+    margin = fmean((each.high - each.low) / 2 for each in by_seed)
+    return patient_and_seed_effect(Interval(value, value - margin, value + margin), [each.value for each in by_seed])
+
+
+def distance_figures(results: Results) -> NamedFigures:
+    """Return the histograms of the first seed of each method, with a common axis."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for method in COMPARED:
+        run = results.get(distances(method, 0))
+        if run is not None:
+            found[method] = run.result["distances"]
+    bins = {method: _histogram(each["histogram"]) for method, each in found.items()}
+    reach = max((_reach(edges, inter) for edges, _, inter in bins.values()), default=None)
+    drawn: NamedFigures = []
+    for method, each in found.items():
+        means = (each["intra"]["mean"], each["inter"]["mean"])
+        shows = f"{METHOD_NAMES[method]}: mean distance {means[0]:.3g} within patients, {means[1]:.3g} between patients"
+        figure = draw_histograms(*bins[method], means, METHOD_NAMES[method], reach)
+        drawn.append((f"figure-6-{method}", figure, shows))
+    return drawn
+
+
+def _histogram(stored: Mapping[str, Any]) -> tuple[Floats, Floats, Floats]:
+    edges, intra, inter = (np.asarray(stored[kind], float) for kind in ("edges", "intra", "inter"))
+    return edges, intra, inter
+
+
+def _reach(edges: Floats, inter: Floats) -> float:
+    """Return the distance that a fraction ``MOST_PAIRS`` of the pairs do not exceed."""
+    return float(edges[1:][np.searchsorted(np.cumsum(inter), MOST_PAIRS * inter.sum())])

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from reproduction.cells import LEVELS, Evaluation
 from reproduction.paper_numbers import SOURCES
+from reproduction.report.costs import status_sentence
 from reproduction.report.estimates import Estimates
-from reproduction.report.missing_cells import status_sentence
 from reproduction.report.page import DASH, DATASET_NAMES, Block, Entry, Heading, Page, Table, Text, value_entry
 from reproduction.report.results import Results
 from reproduction.shipped_encoders import (
@@ -24,7 +24,7 @@ from reproduction.shipped_encoders import (
     neighbours,
 )
 
-NOTHING: Final = Entry(DASH, mark="missing")
+NOTHING: Final = Entry(DASH)
 SAW_NOBODY: Final = Entry("saw nobody here")
 MAX_LABELS: Final = 3
 """Maximum number of labels of a group."""

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from copy import copy
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeVar
 
 from clocs.core.errors import ConfigError
 from clocs.metrics.bootstrap import Interval
 from clocs.metrics.replicates import Replicates, difference_interval, mean_interval
 from clocs.metrics.significance import Effect, patient_and_seed_effect
-from reproduction.cells import EPOCHS, Level
-from reproduction.paper_numbers import Condition
+from reproduction.cells import Evaluation, Level
 from reproduction.report.results import FinishedCell, Results, Runs
 
 Key = TypeVar("Key")
 UNKNOWN: Final = float("nan")
+Seeded = Callable[[int], Evaluation]
+"""Function from a seed to an evaluation."""
+Choice = Literal["lowest loss", "best validation AUC"]
+CHOICES: Final[tuple[Choice, ...]] = ("lowest loss", "best validation AUC")
+"""Ways to choose the encoder of a pre-training. Test patients choose none."""
 
 
 @dataclass(frozen=True)
@@ -37,25 +40,23 @@ class Estimates:
     """Means and differences of results."""
 
     def __init__(self, results: Results) -> None:
-        self.results, self._epochs = results, EPOCHS
+        self.results = results
 
-    def with_max_epochs(self, max_epochs: int) -> Estimates:
-        """Return estimates for pre-trainings with another maximum of epochs."""
-        other = copy(self)
-        other._epochs = max_epochs
-        return other
+    def runs(self, cell: Seeded, choice: Choice = "lowest loss") -> Runs:
+        """Return all seeds of an evaluation.
 
-    def runs(self, condition: Condition, preset: str = "paper") -> Runs:
-        """Return all seeds of one experiment of the paper."""
-        return self.results.evaluations(condition, preset, self._epochs)
+        Args:
+            cell: The evaluation by seed.
+            choice: Encoder of the pre-training. Fine-tuning always starts from that of the lowest loss.
+        """
+        runs = self.results.seeds(cell)
+        if choice == "lowest loss":
+            return runs
+        return {seed: run.by_validation_auc() for seed, run in runs.items()}
 
-    def auc(self, condition: Condition, level: Level, preset: str = "paper") -> Mean | None:
-        """Return the mean AUC of one experiment of the paper."""
-        return self.mean(self.runs(condition, preset), level)
-
-    def above(self, first: Condition, second: Condition, level: Level) -> Effect | None:
-        """Return the difference of two experiments of the paper."""
-        return self.difference(self.runs(first), self.runs(second), level)
+    def auc(self, cell: Seeded, level: Level, choice: Choice = "lowest loss") -> Mean | None:
+        """Return the mean AUC of an evaluation over its seeds."""
+        return self.mean(self.runs(cell, choice), level)
 
     def mean(self, runs: Runs, level: Level) -> Mean | None:
         """Return the mean AUC of one evaluation, or None without a result.

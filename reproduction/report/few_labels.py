@@ -10,7 +10,7 @@ from clocs.drawing.panels import draw_sweep
 from reproduction.beyond import LABELLED_PATIENTS, few_frozen, few_tuned, from_scratch
 from reproduction.paper_numbers import SOURCES
 from reproduction.report.estimates import Estimates, Mean, restrict_to_common_seeds
-from reproduction.report.figures import NamedFigures, sweep
+from reproduction.report.gallery import NamedFigures, sweep
 from reproduction.report.page import DASH, DATASET_NAMES, Entry, Table, auc_cell
 
 ALL: Final = "all"

@@ -12,7 +12,7 @@ from reproduction.beyond import grown
 from reproduction.cells import LEVELS, Level
 from reproduction.paper_numbers import counts
 from reproduction.report.estimates import Estimates, Mean
-from reproduction.report.figures import NamedFigures, sweep
+from reproduction.report.gallery import NamedFigures, sweep
 from reproduction.report.page import Block, Text, duration_text
 
 WIDTHS: Final = {"width 12": "12", "as recommended": "24", "width 48": "48"}

@@ -1,4 +1,4 @@
-"""Blocks of a report page, which are rendered as Markdown and HTML, and formats of numbers."""
+"""Blocks of a report page, which are rendered as Markdown, and formats of numbers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from clocs.metrics.bootstrap import Interval
-from reproduction.paper_numbers import Condition
 from reproduction.report.estimates import Mean
 
 DASH: Final = "–"
@@ -30,16 +29,12 @@ DATASET_NAMES: Final = {
 }
 
 
-Mark = Literal["", "best", "holds", "fails", "open", "missing"]
-
-
 @dataclass(frozen=True)
 class Entry:
-    """A table entry: its text, and a detail in smaller print."""
+    """A table entry: its text, and a detail in parentheses."""
 
     text: str
     detail: str = ""
-    mark: Mark = ""
 
 
 @dataclass(frozen=True)
@@ -48,7 +43,6 @@ class Table:
 
     titles: tuple[str, ...]
     rows: tuple[tuple[Entry, ...], ...]
-    kind: Literal["table"] = "table"
 
 
 @dataclass(frozen=True)
@@ -56,7 +50,6 @@ class Text:
     """A paragraph; ``code`` and [links](...) as in Markdown."""
 
     text: str
-    kind: Literal["text"] = "text"
 
 
 @dataclass(frozen=True)
@@ -64,7 +57,6 @@ class Points:
     """A list."""
 
     items: tuple[str, ...]
-    kind: Literal["points"] = "points"
 
 
 @dataclass(frozen=True)
@@ -73,7 +65,6 @@ class Heading:
 
     text: str
     depth: Literal[2, 3] = 2
-    kind: Literal["heading"] = "heading"
 
 
 @dataclass(frozen=True)
@@ -84,15 +75,7 @@ class Picture:
     shows: str
 
 
-@dataclass(frozen=True)
-class Panels:
-    """Pictures side by side, or below each other on a small screen."""
-
-    pictures: tuple[Picture, ...]
-    kind: Literal["panels"] = "panels"
-
-
-Block = Table | Text | Points | Heading | Panels
+Block = Table | Text | Points | Heading | Picture
 
 
 @dataclass(frozen=True)
@@ -104,9 +87,9 @@ class Page:
     blocks: tuple[Block, ...]
 
 
-def signed_text(value: float) -> str:
-    """Format a difference of AUCs: ``+0.097``."""
-    return f"{value:+.3f}".replace("-", "−")
+def signed_text(value: float, decimals: int = 3) -> str:
+    """Format a difference: ``+0.097``."""
+    return f"{value:+.{decimals}f}".replace("-", "−")
 
 
 def interval_text(interval: Interval, *, difference: bool = False) -> str:
@@ -117,18 +100,20 @@ def interval_text(interval: Interval, *, difference: bool = False) -> str:
     return f"{low} to {high}"
 
 
-def auc_cell(mean: Mean | None, *, best: bool = False) -> Entry:
+def mean_text(mean: Mean) -> str:
+    """Format a mean AUC with its standard deviation over seeds: ``0.921 ± 0.052``."""
+    return f"{mean.value:.3f}" + ("" if mean.deviation is None else f" ± {mean.deviation:.3f}")
+
+
+def auc_cell(mean: Mean | None) -> Entry:
     """Return a mean AUC with its deviation over seeds and its interval over patients."""
-    if mean is None:
-        return Entry(DASH, mark="missing")
-    spread = "" if mean.deviation is None else f" ± {mean.deviation:.3f}"
-    return Entry(f"{mean.value:.3f}{spread}", interval_text(mean), "best" if best else "")
+    return Entry(DASH) if mean is None else Entry(mean_text(mean), interval_text(mean))
 
 
 def value_entry(values: Mapping[str, float | None] | None) -> Entry:
     """Return a value between 0 and 1 with its interval, from the JSON of a result."""
     if values is None or values["value"] is None:
-        return Entry(DASH, mark="missing")
+        return Entry(DASH)
     value, low, high = (math.nan if (end := values[name]) is None else end for name in ("value", "low", "high"))
     return Entry(f"{value:.3f}", interval_text(Interval(value, low, high)))
 
@@ -136,22 +121,13 @@ def value_entry(values: Mapping[str, float | None] | None) -> Entry:
 def difference_cell(difference: Interval | None) -> Entry:
     """Return a difference with its interval."""
     if difference is None:
-        return Entry(DASH, mark="missing")
+        return Entry(DASH)
     return Entry(signed_text(difference.value), interval_text(difference, difference=True))
 
 
-def p_text(p: float | None) -> str:
-    """Format a p-value: ``0.03``, ``< 0.001``, or a dash without one."""
-    if p is None or math.isnan(p):
-        return DASH
-    return "< 0.001" if p < 0.001 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
-
-
-def transfer_label(condition: Condition) -> str:
-    """Format the datasets of training and evaluation: ``Chapman → Cardiology``."""
-    evaluated = DATASET_NAMES[condition.evaluation]
-    source = condition.pretraining
-    return evaluated if source in (None, condition.evaluation) else f"{DATASET_NAMES[source]} → {evaluated}"
+def transfer_label(source: str, target: str) -> str:
+    """Format the datasets of pre-training and evaluation: ``Chapman → Cardiology``."""
+    return f"{DATASET_NAMES[source]} → {DATASET_NAMES[target]}"
 
 
 def duration_text(seconds: float) -> str:

@@ -1,75 +1,42 @@
-"""Rendering of pages as Markdown, and of all pages as one self-contained HTML page."""
+"""Rendering of pages as Markdown."""
 
 from __future__ import annotations
 
-import base64
-import re
-from collections.abc import Sequence
-from importlib import resources
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from clocs.core.errors import ConfigError
-from reproduction.report.page import Entry, Page, Table
+from reproduction.report.page import Block, Entry, Heading, Page, Picture, Points, Table
 
-if TYPE_CHECKING:
-    from jinja2 import Environment
-
-INLINE: Final = (
-    (re.compile(r"`([^`]+)`"), r"<code>\1</code>"),
-    (re.compile(r"\*\*([^*]+)\*\*"), r"<strong>\1</strong>"),
-    (re.compile(r"\[([^\]]+)\]\((\w+)\.md\)"), r'<a href="#\2">\1</a>'),
-)
-"""Markdown inside a line, as HTML. Links to other pages become links within the page."""
+NOTE: Final = "<!-- Made by `make report` from results/; do not edit. -->"
 
 
 def markdown(page: Page) -> str:
     """Return a page as Markdown."""
-    return _environment(Path()).get_template("page.md.j2").render(page=page).rstrip() + "\n"
-
-
-def html(pages: Sequence[Page], title: str, folder: Path) -> str:
-    """Return all pages as one HTML page, with the pictures of ``folder`` embedded."""
-    template = _environment(folder).get_template("report.html.j2")
-    return template.render(pages=pages, title=title).rstrip() + "\n"
+    return "\n\n".join([NOTE, f"# {page.title}", *map(_block, page.blocks)]) + "\n"
 
 
 def markdown_table(table: Table) -> str:
     """Return a table as Markdown."""
-    lines = [table.titles, ["---"] * len(table.titles), *([_plain(entry) for entry in row] for row in table.rows)]
+    lines = [table.titles, ["---"] * len(table.titles), *([_entry(entry) for entry in row] for row in table.rows)]
     return "\n".join("| " + " | ".join(_cell(text) for text in line) + " |" for line in lines)
 
 
-def _plain(entry: Entry) -> str:
-    text = f"**{entry.text}**" if entry.mark == "best" else entry.text
-    return f"{text} ({entry.detail})" if entry.detail else text
+def _block(block: Block) -> str:
+    match block:
+        case Table():
+            return markdown_table(block)
+        case Heading():
+            return f"{'#' * block.depth} {block.text}"
+        case Points():
+            return "\n".join(f"- {item}" for item in block.items)
+        case Picture():
+            return f"![{block.shows}]({block.file})"
+        case _:
+            return block.text
+
+
+def _entry(entry: Entry) -> str:
+    return f"{entry.text} ({entry.detail})" if entry.detail else entry.text
 
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
-
-
-def _environment(folder: Path) -> Environment:
-    try:
-        from jinja2 import Environment, FunctionLoader, StrictUndefined, select_autoescape
-        from markupsafe import Markup, escape
-    except ImportError as error:
-        raise ConfigError("the report needs jinja2: pip install 'clocs[docs]'") from error
-
-    def inline(text: str) -> Markup:
-        found = str(escape(text))
-        for pattern, replacement in INLINE:
-            found = pattern.sub(replacement, found)
-        return Markup(found)
-
-    def embedded(name: str) -> str:
-        raw = base64.b64encode((folder / name).read_bytes()).decode()
-        return f"data:image/svg+xml;base64,{raw}"
-
-    made = Environment(
-        loader=FunctionLoader(lambda name: (resources.files(__package__) / "templates" / name).read_text("utf-8")),
-        autoescape=select_autoescape(enabled_extensions=("html.j2",)),
-        undefined=StrictUndefined,
-    )
-    made.filters |= {"inline": inline, "embedded": embedded, "markdown_table": markdown_table}
-    return made

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -13,15 +12,11 @@ from clocs.core.errors import ConfigError, StoreError
 from clocs.experiments.status import Costs
 from clocs.experiments.workspace import TABLE, CellTable
 from clocs.metrics.replicates import Replicates
-from clocs.signals.leads import STANDARD_LEADS
-from reproduction.cells import EPOCHS, AnyCell, Evaluation, Level, Pretraining, parse_cell
-from reproduction.paper_numbers import SINGLE_LEAD, Condition, Method, results
-from reproduction.run_cell import REPLICATES_TABLE
+from reproduction.cells import AnyCell, Evaluation, Level, Pretraining, parse_cell
+from reproduction.run_cell import REPLICATES_TABLE, best_kept_name
 
 MAX_SEEDS: Final = 20
 """Number of seeds that are searched."""
-FINETUNE_EPOCHS: Final[int] = Evaluation.model_fields["max_epochs"].default
-"""Maximum number of epochs of a fine-tuning that is compared with the paper."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +26,10 @@ class FinishedCell:
     name: str
     cell: AnyCell
     row: Mapping[str, Any]
-    replicates: Mapping[str, Replicates]
+    replicates: Mapping[str, Replicates] = field(default_factory=dict)
     """Bootstrap replicates of the AUC of an evaluation, by level."""
+    kept_replicates: Mapping[str, Replicates] = field(default_factory=dict)
+    """Those of the kept encoder with the best validation AUC."""
 
     @property
     def result(self) -> Mapping[str, Any]:
@@ -51,11 +48,23 @@ class FinishedCell:
         return self.row.get("seconds")
 
     @property
-    def still_improving(self) -> bool:
-        """True if a run improved until its end. Early rows of runs by steps do not have this value."""
-        by_steps = self.cell.config.get("max_steps") == self.result.get("steps", 0)
-        at_end = by_steps and self.result["best_epoch"] == self.result["epochs"] - 1
-        return bool(self.row.get("still_improving")) or at_end
+    def by_epochs(self) -> dict[int, Mapping[str, Any]]:
+        """Results of the encoders that the pre-training kept, by the number of epochs."""
+        return {int(epochs): found for epochs, found in sorted(self.row.get("by_epochs", {}).items(), key=_epochs)}
+
+    @property
+    def best_kept_epochs(self) -> int | None:
+        """Number of epochs of the encoder with the best validation AUC. None: that of the lowest loss is the best."""
+        kept = {epochs: float(found["validation_auc"]) for epochs, found in self.by_epochs.items()}
+        best = max(kept, key=lambda epochs: kept[epochs], default=None)
+        return None if best is None or kept[best] <= self.result["validation_auc"] else best
+
+    def by_validation_auc(self) -> FinishedCell:
+        """Return the cell with the result of the best encoder by validation AUC. Test patients do not choose it."""
+        best = self.best_kept_epochs
+        if best is None:
+            return self
+        return replace(self, row={**self.row, "result": self.by_epochs[best]}, replicates=self.kept_replicates)
 
     def auc(self, level: Level) -> Mapping[str, float | None]:
         """Return the macro AUC with the ends of its interval over patients."""
@@ -80,12 +89,10 @@ class Results:
             raise StoreError(f"{folder} has no {TABLE}. Run 'python -m reproduction run NAME' first.")
         self.folder = folder
         self._by_key: dict[str, FinishedCell] = {}
-        self._conditions: dict[int, Mapping[tuple[str, Condition], Runs]] = {}
-        """Runs by condition, by maximum number of epochs of pre-training."""
         replicates = dict(CellTable(folder / REPLICATES_TABLE).rows())
         for name, row in CellTable(folder / TABLE).rows():
-            drawn = {level: Replicates.from_dict(each) for level, each in replicates.get(name, {}).items()}
-            self._add(FinishedCell(name, _parse_row(name, row), row, drawn))
+            drawn, kept = (_replicates(replicates.get(each, {})) for each in (name, best_kept_name(name)))
+            self._add(FinishedCell(name, _parse_row(name, row), row, drawn, kept))
 
     def _add(self, found: FinishedCell) -> None:
         known = self._by_key.setdefault(found.cell.key, found)
@@ -96,15 +103,6 @@ class Results:
     def finished(self) -> tuple[FinishedCell, ...]:
         """All cells, by name."""
         return tuple(sorted(self._by_key.values(), key=lambda each: each.name))
-
-    @property
-    def trained(self) -> tuple[FinishedCell, ...]:
-        """Pre-trainings, without untrained encoders and without replaced last layers."""
-        return tuple(
-            each
-            for each in self.finished
-            if isinstance(each.cell, Pretraining) and each.cell.max_epochs and not each.cell.pca
-        )
 
     @property
     def tested(self) -> tuple[FinishedCell, ...]:
@@ -132,21 +130,6 @@ class Results:
         known = [time for time in times if time is not None]
         return sum(known) if len(known) == len(times) else None
 
-    def evaluations(self, condition: Condition, preset: str = "paper", max_epochs: int = EPOCHS) -> Runs:
-        """Return all seeds of one experiment of the paper.
-
-        Args:
-            condition: The experiment.
-            preset: The preset that it was computed by.
-            max_epochs: Maximum number of epochs of its pre-training.
-        """
-        return self._by_condition(max_epochs).get((preset, condition), {})
-
-    @property
-    def conditions(self) -> tuple[Condition, ...]:
-        """Experiments of the paper that have a result by the preset ``paper``."""
-        return tuple(condition for preset, condition in self._by_condition(EPOCHS) if preset == "paper")
-
     @cached_property
     def costs(self) -> Costs:
         """Costs of the finished cells."""
@@ -155,15 +138,13 @@ class Results:
             costs.learn(each.cell, each.seconds)
         return costs
 
-    def _by_condition(self, max_epochs: int) -> Mapping[tuple[str, Condition], Runs]:
-        if max_epochs not in self._conditions:
-            found: dict[tuple[str, Condition], dict[int, FinishedCell]] = defaultdict(dict)
-            for each in self.finished:
-                condition = condition_of(each.cell, max_epochs) if each.is_test else None
-                if condition is not None:
-                    found[each.cell.preset, condition][each.cell.seed] = each
-            self._conditions[max_epochs] = {key: dict(sorted(runs.items())) for key, runs in found.items()}
-        return self._conditions[max_epochs]
+
+def _epochs(entry: tuple[str, Any]) -> int:
+    return int(entry[0])
+
+
+def _replicates(stored: Mapping[str, Any]) -> dict[str, Replicates]:
+    return {level: Replicates.from_dict(each) for level, each in stored.items()}
 
 
 def _parse_row(name: str, row: Mapping[str, Any]) -> AnyCell:
@@ -172,63 +153,3 @@ def _parse_row(name: str, row: Mapping[str, Any]) -> AnyCell:
         return parse_cell(row["cell"])
     except (KeyError, ValueError, TypeError) as error:
         raise StoreError(f"{name} is not a finished cell of the reproduction: {error}") from error
-
-
-def condition_of(cell: AnyCell, max_epochs: int = EPOCHS) -> Condition | None:
-    """Return the condition of an evaluation, or None if the paper has no such experiment.
-
-    Args:
-        cell: The cell.
-        max_epochs: Maximum number of epochs of its pre-training.
-    """
-    if not isinstance(cell, Evaluation) or cell.protocol not in ("linear", "finetune"):
-        return None
-    if cell.part != "test" or cell.shipped or not _only_paper_changes(cell, FINETUNE_EPOCHS):
-        return None
-    values: dict[str, Any] = {
-        name: getattr(cell, name) for name in ("protocol", "embedding_dim", "label_fraction", "leads")
-    }
-    start = cell.start
-    if start is None or start.max_epochs == 0:
-        return None if _is_other_network(start) else condition("random", cell.dataset, None, **values)
-    same = all(getattr(start, name) == getattr(cell, name) for name in ("preset", "embedding_dim", "leads"))
-    if not same or start.extra_datasets or start.pca or not _only_paper_changes(start, max_epochs):
-        return None
-    options = dict(start.options)
-    if "augmentations" in options:
-        steps = [each if isinstance(each, Mapping) else {"name": each} for each in options.pop("augmentations")]
-        if any(step.keys() - {"name", "probability"} for step in steps):
-            return None
-        values["augmentations"] = tuple(str(step["name"]) for step in steps)
-    if "decay" in options:
-        values["decay"] = options.pop("decay")
-    return None if options else condition(start.method, cell.dataset, start.dataset, **values)  # type: ignore[arg-type]
-
-
-def _only_paper_changes(cell: AnyCell, max_epochs: int) -> bool:
-    """Return whether a cell changes only what the paper varies; all twelve leads are named in its config."""
-    named = {"leads"} if cell.leads == len(STANDARD_LEADS) else set()
-    return cell.max_epochs == max_epochs and cell.config.keys() <= named
-
-
-def _is_other_network(start: Pretraining | None) -> bool:
-    """Return whether untrained weights are not those of the paper's network."""
-    return start is not None and (start.preset != "paper" or bool(start.config) or start.pca)
-
-
-def condition(method: Method, evaluation: str, pretraining: str | None = None, **values: Any) -> Condition:
-    """Return an experiment of the paper, by default with E = 128, F = 0.5 and four leads."""
-    usual: dict[str, Any] = {"protocol": "linear", "embedding_dim": 128, "label_fraction": 0.5, "leads": 4}
-    if method == "random" and evaluation in SINGLE_LEAD:
-        values["leads"] = 1
-    usual["augmentations"] = _usual_augmentations(method, pretraining)
-    usual["decay"] = 0.9 if method == "byol" else None
-    named = {"method": method, "evaluation": evaluation, "pretraining": pretraining}
-    return Condition.model_validate({**usual, **values, **named})
-
-
-def _usual_augmentations(method: Method, pretraining: str | None) -> tuple[str, ...] | None:
-    """Return the augmentations of the paper's tables, or None if it does not state them."""
-    if method == "mtssl":
-        return results(method="mtssl", pretraining=pretraining)[0].augmentations
-    return None if method in ("simclr", "byol") else ()

@@ -14,18 +14,14 @@ from clocs.core.errors import MissingExtraError
 from clocs.drawing.figure import save_figure
 from clocs.drawing.panels import (
     PANEL_WIDTH,
-    SEQUENCE_COLOR,
-    SINGLE_COLOR,
-    Bar,
     Sweep,
-    draw_bars,
     draw_histograms,
     draw_sweep,
     draw_validation_curves,
 )
 
 NAN = float("nan")
-BARS = [Bar("Gaussian", 0.8, 0.78, 0.82), Bar("Gaussian → Flip Y", 0.7, NAN, NAN, sequential=True)]
+CURVES = {"CMSC": [np.array([0.5, 0.6])]}
 
 
 def only_axes(figure: Figure) -> Axes:
@@ -38,17 +34,6 @@ def legend_texts(axes: Axes) -> list[str]:
     legend = axes.get_legend()
     assert legend is not None
     return [text.get_text() for text in legend.get_texts()]
-
-
-def test_bars_end_at_their_values() -> None:
-    axes = only_axes(draw_bars(BARS, "CMSC", (0.5, 1.0)))
-    found = [(bar.get_x(), bar.get_x() + bar.get_width(), bar.get_facecolor()) for bar in axes.patches]  # type: ignore[attr-defined]
-    assert [item[:2] for item in found] == [pytest.approx((0.5, 0.8)), pytest.approx((0.5, 0.7))]
-    assert len({item[2] for item in found}) == len({SINGLE_COLOR, SEQUENCE_COLOR}) == 2
-    assert [text.get_text() for text in axes.texts] == ["0.800", "0.700"]
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["Gaussian", "Gaussian → Flip Y"]
-    assert list(np.asarray(axes.lines[0].get_xdata())) == [0.78, 0.82]
-    assert axes.yaxis_inverted()
 
 
 def test_validation_curves_show_seeds_and_their_mean_over_common_epochs() -> None:
@@ -64,21 +49,18 @@ def test_validation_curves_show_seeds_and_their_mean_over_common_epochs() -> Non
     assert legend_texts(axes) == ["CMSC, F = 0.25", "random weights, F = 1"]
 
 
-def test_sweeps_show_our_values_and_those_of_the_paper() -> None:
+def test_sweeps_have_a_gap_where_a_value_is_missing() -> None:
     ours = np.array([0.6, NAN, 0.7])
-    line = Sweep(ours, ours - 0.02, ours + 0.03, np.array([0.61, 0.62, NAN]))
+    line = Sweep(ours, ours - 0.02, ours + 0.03)
     axes = only_axes(draw_sweep({"CMSC": line}, ["32", "64", "128"], "E", "F = 0.25"))
-    drawn, paper = axes.lines[:2]
-    np.testing.assert_array_equal(np.asarray(drawn.get_ydata()), ours)
-    np.testing.assert_array_equal(np.asarray(paper.get_ydata()), line.paper)
-    assert paper.get_linestyle() == "--"
+    np.testing.assert_array_equal(np.asarray(axes.lines[0].get_ydata()), ours)
     assert [label.get_text() for label in axes.get_xticklabels()] == ["32", "64", "128"]
-    assert set(legend_texts(axes)) == {"CMSC", "paper"}
+    assert legend_texts(axes) == ["CMSC"]
 
 
 def test_sweeps_show_the_seeds_of_a_mean() -> None:
     ours = np.array([0.6, 0.7])
-    line = Sweep(ours, ours, ours, np.full(2, NAN), seeds=(np.array([0.5, 0.7]), np.array([])))
+    line = Sweep(ours, ours, ours, seeds=(np.array([0.5, 0.7]), np.array([])))
     axes = only_axes(draw_sweep({"linear": line}, ["10", "30"], "patients", "Chapman"))
     dots = [axis for axis in axes.lines if axis.get_marker() == "."]
     assert [np.asarray(dot.get_ydata()).tolist() for dot in dots] == [[0.5, 0.7], []]
@@ -99,11 +81,11 @@ def test_histograms_have_an_area_of_one() -> None:
 
 def test_equal_panels_give_equal_files(tmp_path: Path) -> None:
     for name in ("a", "b"):
-        save_figure(draw_bars(BARS, "CMSC", (0.5, 1.0)), tmp_path / f"{name}.svg")
+        save_figure(draw_validation_curves(CURVES, "CMSC"), tmp_path / f"{name}.svg")
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
 
 
 @pytest.mark.usefixtures("without_matplotlib")
 def test_the_error_without_matplotlib_names_the_extra() -> None:
     with pytest.raises(MissingExtraError, match="'plot'"):
-        draw_bars(BARS, "CMSC", (0.5, 1.0))
+        draw_validation_curves(CURVES, "CMSC")

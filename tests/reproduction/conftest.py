@@ -12,13 +12,10 @@ from reproduction.cells import Evaluation
 from reproduction.experiments import EXPERIMENTS
 from reproduction.report.build import make_report
 from reproduction.search import trial
-from tests.reproduction.results_factory import method_of, write_distances, write_results
+from tests.reproduction.results_factory import method_of, write_results
 
-SEEDS = {
-    **{"table1": 3, "table2": 1, "figure3": 1, "figure4": 2, "figure5": 1},
-    **{"released": 1, "same-patient": 1, "nt-xent": 1, "longer": 1, "leakage": 1},
-}
-"""Of complete results."""
+SEEDS = {"table1": 3, "variants": 1, "table2": 1, "figure4": 2, "figure6": 1}
+"""Number of seeds of complete results."""
 
 
 @pytest.fixture(scope="session")
@@ -39,16 +36,13 @@ def complete(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("complete")
     cells = [cell for name, seeds in SEEDS.items() for cell in EXPERIMENTS[name].cells(range(seeds))]
     write_results(folder / "results", [*cells, trial("base")])
-    for embedding_dim in (32, 64, 128, 256):
-        write_distances(folder / "results", "cmsc", embedding_dim, 0.9)
-    write_distances(folder / "results", "simclr", 128, 0.6)
     make_report(folder / "results", folder / "report")
     return folder
 
 
 @pytest.fixture(scope="session")
 def sparse(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same with one pre-training and two evaluations."""
+    """The same with CMSC, random weights and supervised training on Chapman."""
     folder = tmp_path_factory.mktemp("sparse")
     table1 = [cell for cell in EXPERIMENTS["table1"].cells(range(1)) if isinstance(cell, Evaluation)]
     chosen = [cell for cell in table1 if cell.dataset == "chapman" and method_of(cell) in ("random", "cmsc")]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,8 @@ from clocs.evaluation.model_outputs import ModelOutputs
 from clocs.evaluation.scoring import compute_metrics, outputs_by_level
 from clocs.experiments.workspace import TABLE, CellTable
 from clocs.metrics.replicates import draw_replicates
-from reproduction.cells import EPOCHS, LEVELS, AnyCell, Evaluation, Pretraining
-from reproduction.run_cell import REPLICATES_TABLE
+from reproduction.cells import LEVELS, AnyCell, Evaluation, Pretraining
+from reproduction.run_cell import REPLICATES_TABLE, best_kept_name
 
 STRENGTH = {
     **{"random": 0.2, "supervised": 1.4, "mtssl": 0.5, "byol": 0.4, "simclr": 0.8},
@@ -26,15 +26,17 @@ DATA = {
     name: [content_hash([name, kind]) for kind in ("store", "split")]
     for name in ("chapman", "physionet2020", "physionet2017", "cardiology", "synthetic")
 }
-CURVE_EPOCHS = 6
+PATIENCE_EPOCHS = 60
+"""Epochs after which pre-trainings of methods other than CMSC and BYOL stop."""
+KEPT = {1: 0.1, 25: 0.9}
+"""Numbers of epochs of kept encoders: how well they tell patients apart, as a fraction of that of the lowest loss."""
+KEPT_BEST = {**KEPT, 25: 1.3}
+"""The same of SimCLR, which is better after 25 epochs than at its lowest loss."""
 FIGURES = {
-    *(f"figure-3-{method}" for method in ("simclr", "cmsc")),
-    *("figure-4a", "figure-4b", "figure-5a", "figure-5b", "figure-6-simclr-e128", "figure-6-cmsc-e128"),
-    *(f"figure-9-cmsc-e{embedding_dim}" for embedding_dim in (32, 64, 128, 256)),
+    *("figure-4-cardiology", "figure-4-physionet2017", "figure-6-cmsc", "figure-6-simclr"),
+    *("figure-learning-chapman", "figure-learning-physionet2020"),
 }
-"""Of a report with all results."""
-LEARNING = "figure-learning"
-"""On another page."""
+"""Figures of a report with all results of the paper."""
 
 
 def method_of(cell: Evaluation) -> str:
@@ -42,12 +44,15 @@ def method_of(cell: Evaluation) -> str:
 
 
 def usual_strength(cell: Evaluation) -> float:
-    """More with more labels, longer pre-training and leaks; less with augmentations and by the released loss."""
+    """Return more with more labels and leaks, and less with other losses."""
     strength = STRENGTH[method_of(cell)] * (0.6 + 0.4 * cell.label_fraction)
-    if cell.start is not None:
-        strength *= (0.8 if cell.start.options else 1.0) * (1.2 if cell.start.max_epochs > EPOCHS else 1.0)
-    strength *= 0.9 if cell.preset == "released" else 1.0
+    if cell.start is not None and cell.start.options:
+        strength *= 0.8
     return strength + (0.4 if cell.config else 0.0)
+
+
+def usual_kept(cell: Evaluation) -> dict[int, float]:
+    return KEPT_BEST if method_of(cell) == "simclr" else KEPT
 
 
 def make_scores(cell: Evaluation, strength: float, patients: int = 36) -> ModelOutputs:
@@ -71,38 +76,43 @@ def write_cell(folder: Path, cell: AnyCell, found: dict[str, Any], data: dict[st
     return name
 
 
-def learning(improving: bool) -> dict[str, list[float]]:
-    """Losses from 3 down to 1.5, or up from it; ranks from 60 down to 12."""
-    fall = np.linspace(3.0, 1.5, CURVE_EPOCHS).tolist()
-    loss = fall if improving else fall[::-1]
-    rank = np.linspace(60, 12, CURVE_EPOCHS).tolist()
-    return {"train_loss": loss, "validation_loss": loss, "effective_rank": rank}
-
-
 def write_pretraining(folder: Path, cell: Pretraining, **told: Any) -> str:
-    improving = cell.method != "byol"
-    best = cell.max_epochs - 1 if improving else 0
-    result = {"epochs": cell.max_epochs, "steps": 100 * cell.max_epochs, "best_epoch": best, "validation_loss": 1.5}
-    found = {"result": result, "still_improving": improving, "seconds": 600.0, "curves": learning(improving)}
+    """Write a run: CMSC improves to its last epoch, BYOL from its first epoch on gets worse, others lose patience."""
+    epochs = cell.max_epochs if cell.method in ("cmsc", "byol") else min(cell.max_epochs, PATIENCE_EPOCHS)
+    best = {"cmsc": epochs - 1, "byol": 0}.get(cell.method, epochs - 16)
+    loss = [1.0 + abs(epoch - best) / 100 for epoch in range(epochs)]
+    result = {"epochs": epochs, "steps": 100 * epochs, "best_epoch": best, "validation_loss": 1.0}
+    curves = {"train_loss": loss, "validation_loss": loss, "effective_rank": [20.0] * epochs}
+    found = {"result": result, "still_improving": cell.method == "cmsc", "seconds": 600.0, "curves": curves}
     return write_cell(folder, cell, {**found, **told})
 
 
-def write_evaluation(folder: Path, cell: Evaluation, strength: float, **told: Any) -> str:
+def evaluated(cell: Evaluation, scores: ModelOutputs, strength: float) -> dict[str, Any]:
+    """Return the result of an evaluation. The validation AUC follows the strength."""
+    found = {cell.part: compute_metrics(scores, replicates=2), "notes": [], "rows": {cell.part: len(scores.values)}}
+    return {**found, "validation_auc": 0.5 + 0.1 * strength}
+
+
+def write_evaluation(
+    folder: Path, cell: Evaluation, strength: float, kept: Mapping[int, float] | None = None, **told: Any
+) -> str:
+    """Write an evaluation; with ``kept``, also those of kept encoders, by their fraction of the strength."""
     scores = make_scores(cell, strength)
-    found: dict[str, Any] = {
-        "result": {
-            cell.part: compute_metrics(scores, replicates=2),
-            "notes": [],
-            "rows": {cell.part: len(scores.values)},
-        },
-        "seconds": 30.0 if cell.protocol == "linear" else 240.0,
-    }
+    found: dict[str, Any] = {"result": evaluated(cell, scores, strength), "seconds": 30.0}
     if cell.protocol == "finetune":
         end = found["result"][cell.part]["frame"]["auc"]["value"]
-        found["still_improving"] = False
-        found["curves"] = {"validation_auc": np.linspace(0.5, end, CURVE_EPOCHS + 1)[1:].tolist()}
+        found |= {"seconds": 240.0, "still_improving": False}
+        found["curves"] = {"validation_auc": np.linspace(0.5, end, 7)[1:].tolist()}
+    others = {} if cell.protocol == "finetune" else kept or {}
+    made = {epochs: make_scores(cell, fraction * strength) for epochs, fraction in others.items()}
+    if made:
+        found["by_epochs"] = {
+            str(epochs): evaluated(cell, each, others[epochs] * strength) for epochs, each in made.items()
+        }
     name = write_cell(folder, cell, {**found, **told})
     write_replicates(folder, name, scores)
+    if made:
+        write_replicates(folder, best_kept_name(name), made[max(others, key=lambda epochs: others[epochs])])
     return name
 
 
@@ -118,28 +128,30 @@ def write_replicates(folder: Path, name: str, scores: ModelOutputs, replicates: 
 
 
 def write_results(
-    folder: Path, cells: Iterable[AnyCell], strength: Callable[[Evaluation], float] = usual_strength
+    folder: Path,
+    cells: Iterable[AnyCell],
+    strength: Callable[[Evaluation], float] = usual_strength,
+    kept: Callable[[Evaluation], Mapping[int, float]] = usual_kept,
 ) -> Path:
-    """All of these cells, with the pre-trainings they wait for."""
+    """Write all of these cells, with the pre-trainings that they require."""
     wanted = {part.model_dump_json(): part for cell in cells for part in (*cell.requires, cell)}
     for cell in wanted.values():
         if isinstance(cell, Pretraining):
             write_pretraining(folder, cell)
+        elif cell.protocol == "distances":
+            write_distances(folder, cell, 0.9 if cell.method == "cmsc" else 0.6)
         else:
-            write_evaluation(folder, cell, strength(cell))
+            has_kept = cell.start is not None and "keep_epochs" in cell.start.config
+            write_evaluation(folder, cell, strength(cell), kept(cell) if has_kept else None)
     return folder
 
 
-def write_distances(folder: Path, method: str, embedding_dim: int, separation: float) -> None:
-    start = Pretraining(method=method, dataset="physionet2020", embedding_dim=embedding_dim)
-    told: dict[str, Any] = {"edges": np.linspace(0, 10, 11).tolist(), "intra": [1, 5, 9, 5, 1, 0, 0, 0, 0, 0]}
+def write_distances(folder: Path, cell: Evaluation, separation: float) -> None:
+    histogram = {"edges": np.linspace(0, 10, 11).tolist(), "intra": [1, 5, 9, 5, 1, 0, 0, 0, 0, 0]}
     found = {
         "intra": {"mean": 2.5},
         "inter": {"mean": 6.0},
         "separation": {"value": separation, "low": separation - 0.01, "high": separation + 0.01},
-        "histogram": {**told, "inter": [0, 0, 0, 1, 5, 9, 9, 5, 1, 0]},
+        "histogram": {**histogram, "inter": [0, 0, 0, 1, 5, 9, 9, 5, 1, 0]},
     }
-    cell = Evaluation(
-        protocol="distances", start=start, dataset="physionet2020", embedding_dim=embedding_dim, part="validation"
-    )
     write_cell(folder, cell, {"result": {"distances": found}, "seconds": 3.0})

@@ -45,7 +45,7 @@ def test_the_workload_is_in_frames_of_the_paper() -> None:
     assert work(both) == pytest.approx(EPOCHS * 2 * (25_543 + 24_080) / 1000)
     assert work(changed(CMSC, config={"max_steps": 10, "batch_size": 50})) == 1
     assert work(changed(CMSC, max_epochs=0)) == 0
-    assert work(tuned(label_fraction=0.25)) == pytest.approx(100 * 0.25 * 4_584 / 1000)
+    assert work(tuned(label_fraction=0.25)) == pytest.approx(EPOCHS * 0.25 * 4_584 / 1000)
     assert work(tuned(leads=12)) == work(tuned())
     assert work(tuned(protocol="linear")) == pytest.approx(4.584)
 
@@ -53,12 +53,14 @@ def test_the_workload_is_in_frames_of_the_paper() -> None:
 def test_the_most_similar_cells_determine_the_cost() -> None:
     costs = Costs()
     assert costs.estimate(CMSC).seconds == pytest.approx(work(CMSC) * DEFAULT_RATES["pretraining"])
-    costs.learn(changed(CMSC, method="cmlc", dataset="physionet2020"), 4_000.0)
+    costs.learn(changed(CMSC, method="cmlc", dataset="physionet2020", preset="recommended"), 4_000.0)
     assert costs.estimate(CMSC).basis == "same kind"
     assert costs.estimate(CMSC).seconds == pytest.approx(4_000 * 25_543 / 24_080)
     assert costs.estimate(changed(CMSC, dataset="physionet2020")).basis == "same dataset"
     assert costs.estimate(tuned()).basis == "default"
     costs.learn(CMSC, 1_500.0)
+    assert costs.estimate(changed(CMSC, dataset="physionet2020")).basis == "same method and preset"
+    assert costs.estimate(changed(CMSC, method="simclr", dataset="physionet2020")).basis == "same preset"
     assert costs.estimate(changed(CMSC, seed=2)).basis == "same method, dataset and preset"
     assert costs.estimate(changed(CMSC, preset="released")).basis == "same method and dataset"
     assert costs.estimate(changed(CMSC, max_epochs=2 * EPOCHS, leads=12)).seconds == pytest.approx(1_500 * 2 * 3)

@@ -6,15 +6,17 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import clocs
+from clocs.experiments.workspace import CellTable
 from reproduction.__main__ import main
 from reproduction.cells import AnyCell, Evaluation, Pretraining
-from reproduction.experiments import EXPERIMENTS, Experiment
-from reproduction.paper_tables import all_experiments
+from reproduction.experiments import EXPERIMENTS, Experiment, linear
+from reproduction.report.results import Results
 from tests.reproduction.results_factory import write_results
 
 Command = Callable[..., tuple[str, str]]
@@ -53,7 +55,7 @@ def command(
     monkeypatch.setenv("COLUMNS", "400")
 
     def run(*arguments: object, code: int = 0) -> tuple[str, str]:
-        where = ["--stores", stores] if arguments[0] != "report" else []
+        where = ["--stores", stores] if arguments[0] in ("run", "status") else []
         monkeypatch.setattr(sys, "argv", ["reproduction", *map(str, (*arguments, *where))])
         with pytest.raises(SystemExit) as ended:
             main()
@@ -79,32 +81,27 @@ def test_a_run_prints_progress_and_skipped_cells(command: Command) -> None:
     assert again.splitlines()[-1].split()[:4] == ["tiny", "4", "1", "0"]
 
 
-def test_the_status_has_every_table_and_figure_and_computes_nothing(command: Command, tmp_path: Path) -> None:
+def test_the_status_has_every_experiment_and_computes_nothing(command: Command, tmp_path: Path) -> None:
     out, err = command("status", "--json", "--seeds", 2)
     found = json.loads(out)
     assert err == ""
-    assert list(found["experiments"]) == list(all_experiments())
-    assert {f"paper-table-{number}" for number in range(1, 25)} < found["experiments"].keys()
+    assert list(found["experiments"]) == list(EXPERIMENTS)
     tiny = found["experiments"]["tiny"]
     assert (tiny["cells"], tiny["to_do"], tiny["runnable"]) == (10, 10, 8)
     assert 0 < tiny["runnable_core_hours"] < tiny["core_hours"]
-    twelve = found["experiments"]["paper-table-19"]
-    assert twelve["missing_inputs"]["publishers' full downloads (12 leads)"] == 2 * (104 + 8)
     parts = [part["cells"] for part in found["experiments"].values()]
     assert max(parts) < found["together"]["cells"] < sum(parts)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_status_as_a_table(command: Command) -> None:
-    out, _ = command("status", "paper-table-3", "paper-table-13", "tiny")
+    out, _ = command("status", "figure6", "tiny")
     rows = {line.split()[0]: line for line in out.splitlines()}
-    assert rows["paper-table-3"].split()[1:5] == ["-"] * 4
-    assert rows["paper-table-3"].endswith("needs no runs")
-    assert rows["paper-table-13"].split()[1:4] == ["0", "40", "0"]
-    assert "; needs store of chapman for 20, publishers' full downloads (12 leads) for 40" in rows["paper-table-13"]
-    assert float(rows["paper-table-13"].split()[4]) > 1
+    assert rows["figure6"].split()[1:4] == ["0", "4", "0"]
+    assert "; needs store of physionet2020 for 4" in rows["figure6"]
+    assert float(rows["figure6"].split()[4]) > 0.1
     assert rows["tiny"].split()[1:4] == ["0", "5", "4"]
-    assert rows["together"].split()[1:4] == ["0", "45", "4"]
+    assert rows["together"].split()[1:4] == ["0", "9", "4"]
 
 
 def test_methods_and_datasets_filter_cells(command: Command) -> None:
@@ -146,22 +143,53 @@ def test_methods_and_datasets_must_be_known(command: Command) -> None:
 
 # --- the report
 
-CELL = Evaluation(protocol="linear", start=Pretraining(method="cmsc", dataset="chapman"), dataset="chapman")
-PAGES = {"index", "tables", "beyond", "encoders", "claims", "figures", "ours", "search", "runs", "missing"}
+CELL = linear("cmsc", "chapman", 0)
+PAGES = {"reproduction", "beyond", "encoders", "search"}
 
 
 def test_report_and_pages_are_written(command: Command, tmp_path: Path) -> None:
     write_results(tmp_path / "results", [CELL])
     page = tmp_path / "README.md"
-    page.write_text("before <!-- results:auc-cmsc --><!-- /results --> after\n")
-    assert "report.html" in command("report", page, "--out", "out")[0]
+    page.write_text("before\n<!-- results:paper -->\n<!-- /results -->\nafter\n")
+    assert command("report", page, "--out", "out")[0] == "6 files; the report is in out\n"
     made = {path.name for path in (tmp_path / "out").iterdir()}
-    assert made == {*(f"{name}.md" for name in PAGES), "report.html", "images"}
+    assert made == {*(f"{name}.md" for name in PAGES), "images"}
     text = page.read_text()
-    assert text.startswith("before <!-- results:auc-cmsc -->0.")
-    assert text.endswith("<!-- /results --> after\n")
+    assert text.startswith("before\n<!-- results:paper -->\n|  | Chapman |")
+    assert text.endswith("<!-- /results -->\nafter\n")
 
 
 def test_a_folder_without_results_is_rejected(command: Command, tmp_path: Path) -> None:
     assert "has no cells.jsonl" in command("report", "--results", tmp_path, "--out", "out", code=1)[1]
     assert not (tmp_path / "out").exists()
+
+
+# --- cells that were computed elsewhere
+
+
+def test_collect_adds_finished_cells_once(command: Command, tmp_path: Path) -> None:
+    write_results(tmp_path / "results", [CELL])
+    mine = (tmp_path / "results" / "cells.jsonl").read_text()
+    write_results(tmp_path / "elsewhere", [linear("cmsc", "chapman", seed) for seed in (0, 1)])
+    assert command("collect", "elsewhere")[0] == "2 cells added to results\n"
+    assert (tmp_path / "results" / "cells.jsonl").read_text().startswith(mine)
+    found = Results(tmp_path / "results").seeds(partial(linear, "cmsc", "chapman"))
+    assert list(found) == [0, 1]
+    assert found[1].replicates.keys() == found[1].kept_replicates.keys() == {"frame", "recording"}
+    before = [path.read_bytes() for path in sorted((tmp_path / "results").iterdir())]
+    assert command("collect", "elsewhere")[0] == "0 cells added to results\n"
+    assert [path.read_bytes() for path in sorted((tmp_path / "results").iterdir())] == before
+
+
+def test_collect_leaves_out_replicates_of_unfinished_cells(command: Command, tmp_path: Path) -> None:
+    write_results(tmp_path / "elsewhere", [CELL])
+    table = CellTable(tmp_path / "elsewhere" / "replicates.jsonl")
+    table.append("linear-cmsc-of-another-seed", {"frame": {}})
+    command("collect", "elsewhere")
+    kept = [name for name, _ in CellTable(tmp_path / "results" / "replicates.jsonl").rows()]
+    assert len(kept) == 2
+    assert "linear-cmsc-of-another-seed" not in kept
+
+
+def test_collect_needs_a_results_folder(command: Command) -> None:
+    assert "elsewhere has no cells.jsonl" in command("collect", "elsewhere", code=1)[1]

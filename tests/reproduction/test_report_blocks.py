@@ -16,13 +16,23 @@ from reproduction.report.results import Results
 
 def test_blocks_are_filled_and_the_rest_is_unchanged(complete: Path) -> None:
     estimates = Estimates(Results(complete / "results"))
-    table = "<!-- results:table1 -->\nold\n<!-- /results -->"
-    found = fill(f"# Title\n\n{table}\n\nBy <!-- results:cmsc-above-simclr -->9<!-- /results -->.\n", estimates)
-    assert found.startswith("# Title\n\n<!-- results:table1 -->\n| encoder | data |")
-    assert re.search(r"By <!-- results:cmsc-above-simclr -->\+0\.\d{3} per frame \(.*?\) and .*? per recording", found)
+    text = "# Title\n\n<!-- results:paper -->\nold\n<!-- /results -->\n\nEnd.\n"
+    found = fill(text, estimates)
+    assert found.startswith("# Title\n\n<!-- results:paper -->\n|  | Chapman | Chapman, the paper |")
+    assert found.endswith("|\n<!-- /results -->\n\nEnd.\n")
     assert "old" not in found
     assert fill(found, estimates) == found
     assert fill("nothing marked\n", estimates) == "nothing marked\n"
+
+
+def test_the_readme_has_four_methods(complete: Path) -> None:
+    *_, cmsc, cmsmlc, simclr, random = BLOCKS["paper"](Estimates(Results(complete / "results"))).splitlines()
+    assert re.fullmatch(
+        r"\| CMSC \| 0\.\d{3} ± 0\.\d{3} \(3 seeds\) \| 0\.896 ± 0\.005 \| 0\.\d{3} ± 0\.\d{3} \(3 seeds\) "
+        r"\| 0\.715 ± 0\.033 \|",
+        cmsc,
+    )
+    assert [line.split(" | ")[0] for line in (cmsmlc, simclr, random)] == ["| CMSMLC", "| SimCLR", "| random weights"]
 
 
 @pytest.mark.parametrize("name", list(BLOCKS))
@@ -34,9 +44,9 @@ def test_every_block_can_be_filled(complete: Path, sparse: Path, name: str) -> N
 
 def test_an_invalid_mark_is_rejected(sparse: Path) -> None:
     estimates = Estimates(Results(sparse / "results"))
-    with pytest.raises(ConfigError, match=r"README.md: no block 'tabel1'.*Did you mean 'table1'"):
-        fill("<!-- results:tabel1 --><!-- /results -->", estimates, "README.md")
-    for text in ("<!-- results:table1 -->", "<!-- results:table1 --> <!-- results:table2 --> <!-- /results -->"):
+    with pytest.raises(ConfigError, match=r"README.md: no block 'papre'.*Did you mean 'paper'"):
+        fill("<!-- results:papre --><!-- /results -->", estimates, "README.md")
+    for text in ("<!-- results:paper -->", "<!-- results:paper --> <!-- results:learning --> <!-- /results -->"):
         with pytest.raises(ConfigError, match="needs '<!-- /results -->' after it"):
             fill(text, estimates)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -13,32 +14,32 @@ from clocs.core.errors import ConfigError
 from clocs.evaluation.results import differences
 from clocs.experiments.workspace import TABLE
 from clocs.metrics.bootstrap import Interval
-from clocs.metrics.significance import patient_and_seed_effect
-from reproduction.cells import LEVELS, Evaluation, Pretraining
+from clocs.metrics.significance import Effect, patient_and_seed_effect
+from reproduction.cells import LEVELS, Level
+from reproduction.experiments import linear
 from reproduction.report.estimates import Estimates, restrict_to_common_seeds
-from reproduction.report.results import Results, condition
+from reproduction.report.results import Results
 from reproduction.run_cell import REPLICATES_TABLE
 from tests.reproduction.results_factory import DATA, make_scores, usual_strength, write_results
 
-CMSC, SIMCLR = (condition(method, "chapman", "chapman") for method in ("cmsc", "simclr"))
+CMSC, SIMCLR = (partial(linear, method, "chapman") for method in ("cmsc", "simclr"))
 
 
-def linear(method: str, seed: int) -> Evaluation:
-    start = Pretraining(method=method, dataset="chapman", seed=seed)
-    return Evaluation(protocol="linear", start=start, dataset="chapman", seed=seed)
+def difference(estimates: Estimates, level: Level) -> Effect | None:
+    return estimates.difference(estimates.runs(CMSC), estimates.runs(SIMCLR), level)
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """CMSC with seeds 0 to 2, SimCLR with 0 and 1."""
     seeds = [*(("cmsc", seed) for seed in range(3)), *(("simclr", seed) for seed in range(2))]
-    return write_results(tmp_path / "results", [linear(*each) for each in seeds])
+    return write_results(tmp_path / "results", [linear(method, "chapman", seed) for method, seed in seeds])
 
 
 def test_one_seed_has_the_interval_of_its_cell(tmp_path: Path) -> None:
-    results = Results(write_results(tmp_path, [linear("cmsc", 0)]))
+    results = Results(write_results(tmp_path, [CMSC(0)]))
     found = Estimates(results).auc(CMSC, "recording")
-    (run,) = results.evaluations(CMSC).values()
+    (run,) = results.seeds(CMSC).values()
     assert found is not None
     assert {"value": found.value, "low": found.low, "high": found.high} == run.auc("recording")
     assert (found.deviation, found.by_seed) == (None, (found.value,))
@@ -48,7 +49,7 @@ def test_one_seed_has_the_interval_of_its_cell(tmp_path: Path) -> None:
 def test_several_seeds_have_a_mean_with_an_interval_of_their_scores(folder: Path) -> None:
     results = Results(folder)
     found = Estimates(results).auc(CMSC, "frame")
-    values = [run.auc("frame")["value"] for run in results.evaluations(CMSC).values()]
+    values = [run.auc("frame")["value"] for run in results.seeds(CMSC).values()]
     assert found is not None
     assert found.by_seed == tuple(values)
     assert found.value == pytest.approx(fmean(value for value in values if value is not None))
@@ -59,12 +60,12 @@ def test_several_seeds_have_a_mean_with_an_interval_of_their_scores(folder: Path
 def test_a_difference_is_over_the_seeds_of_both_sides(folder: Path) -> None:
     """The bootstrap itself, and the test over seeds, have tests of their own."""
     results = Results(folder)
-    cells = [[linear(method, seed) for seed in (0, 1)] for method in ("cmsc", "simclr")]
+    cells = [[cell(seed) for seed in (0, 1)] for cell in (CMSC, SIMCLR)]
     sides = [[make_scores(cell, usual_strength(cell)) for cell in side] for side in cells]
     drawn = differences(*sides, replicates=8)
     for level in LEVELS:
-        found = Estimates(results).above(CMSC, SIMCLR, level)
-        values = [[results.evaluations(each)[seed].auc(level)["value"] for seed in (0, 1)] for each in (CMSC, SIMCLR)]
+        found = difference(Estimates(results), level)
+        values = [[results.seeds(each)[seed].auc(level)["value"] for seed in (0, 1)] for each in (CMSC, SIMCLR)]
         by_seed = [float(a or 0) - float(b or 0) for a, b in zip(*values, strict=True)]
         expected = patient_and_seed_effect(Interval(fmean(by_seed), drawn[level].low, drawn[level].high), by_seed)
         assert found is not None
@@ -81,7 +82,7 @@ def test_comparisons_use_common_seeds(folder: Path) -> None:
 
 def test_without_replicates_there_is_no_interval(folder: Path) -> None:
     (folder / REPLICATES_TABLE).unlink()
-    found = Estimates(Results(folder)).above(CMSC, SIMCLR, "frame")
+    found = difference(Estimates(Results(folder)), "frame")
     mean = Estimates(Results(folder)).auc(CMSC, "frame")
     assert found is not None
     assert mean is not None
@@ -97,6 +98,6 @@ def test_different_patients_are_rejected(folder: Path) -> None:
     (folder / TABLE).write_text(table.replace(first, first.replace(DATA["chapman"][1], "0" * 64)))
     known = Estimates(Results(folder))
     with pytest.raises(ConfigError, match="tested on different stores or splits"):
-        known.above(CMSC, SIMCLR, "frame")
+        difference(known, "frame")
     with pytest.raises(ConfigError, match="tested on different stores or splits"):
         known.auc(SIMCLR, "frame")

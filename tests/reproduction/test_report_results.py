@@ -1,7 +1,8 @@
-"""The results folder in the paper's terms."""
+"""Finished cells: found by content, with the encoder that validation patients choose."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,64 +11,13 @@ import pytest
 from clocs.core.errors import ConfigError, StoreError
 from clocs.experiments.workspace import TABLE, CellTable
 from reproduction.cells import Evaluation, Pretraining
-from reproduction.experiments import EXPERIMENTS
-from reproduction.paper_tables import cell_of
-from reproduction.report.results import Results, condition, condition_of
+from reproduction.experiments import linear
+from reproduction.report.results import FinishedCell, Results
 from reproduction.search import trial
-from tests.reproduction.paper_grid import conditions
-from tests.reproduction.results_factory import DATA, write_cell, write_results
+from tests.reproduction.results_factory import DATA, write_cell, write_evaluation, write_results
 
 CMSC = Pretraining(method="cmsc", dataset="chapman")
 LINEAR = Evaluation(protocol="linear", start=CMSC, dataset="chapman")
-
-
-def test_a_cell_of_the_paper_is_read_back_as_its_condition() -> None:
-    """The way there is that of ``paper_tables``, written apart from the way back."""
-    assert len(conditions()) == 1266
-    for each in conditions()[::7]:
-        assert condition_of(cell_of(each, seed=3)) == each
-
-
-def test_experiments_are_conditions_of_the_paper_except_leaks_and_other_losses() -> None:
-    unknown = []
-    for name in ("table1", "table2", "figure3", "figure4", "figure5", "released", "leakage"):
-        for cell in EXPERIMENTS[name].cells(range(1)):
-            assert isinstance(cell, Evaluation)
-            if condition_of(cell) is None:
-                unknown.append((name, cell.config))
-    assert unknown == [("released", {}), ("released", {}), ("leakage", {"on_leak": "measure"})]
-
-
-@pytest.mark.parametrize(
-    "cell",
-    [
-        LINEAR.model_copy(update={"config": {"solver": "adam"}}),
-        LINEAR.model_copy(update={"part": "validation"}),
-        LINEAR.model_copy(update={"max_epochs": 50}),
-        LINEAR.model_copy(update={"start": CMSC.model_copy(update={"max_epochs": 400})}),
-        LINEAR.model_copy(update={"start": CMSC.model_copy(update={"extra_datasets": ("physionet2020",)})}),
-        LINEAR.model_copy(update={"start": CMSC.model_copy(update={"options": {"temperature": 0.5}})}),
-        LINEAR.model_copy(update={"start": CMSC.model_copy(update={"config": {"split": "apart"}})}),
-        LINEAR.model_copy(update={"start": CMSC.model_copy(update={"preset": "released"})}),
-        LINEAR.model_copy(
-            update={
-                "start": CMSC.model_copy(
-                    update={"options": {"augmentations": [{"name": "gaussian_noise", "sigma": 9}]}}
-                )
-            }
-        ),
-        trial("head"),
-    ],
-)
-def test_other_experiments_have_no_condition(cell: Evaluation) -> None:
-    assert condition_of(cell) is None
-
-
-def test_random_weights_with_and_without_a_start_are_one_condition() -> None:
-    start = CMSC.model_copy(update={"max_epochs": 0})
-    expected = condition("random", "chapman")
-    assert condition_of(LINEAR.model_copy(update={"start": None})) == expected
-    assert condition_of(LINEAR.model_copy(update={"start": start})) == expected
 
 
 def test_cells_are_found_by_content(tmp_path: Path) -> None:
@@ -77,12 +27,55 @@ def test_cells_are_found_by_content(tmp_path: Path) -> None:
     assert found is not None
     assert found.name.startswith(LINEAR.label)
     assert results.get(LINEAR.model_copy(update={"label_fraction": 0.25})) is None
-    runs = results.evaluations(condition("cmsc", "chapman", "chapman"))
-    assert list(runs) == [0, 1]
-    assert results.evaluations(condition("cmsc", "chapman", "chapman"), "released") == {}
-    assert results.conditions == (condition("cmsc", "chapman", "chapman"),)
     assert len(results.tested) == 2  # the trial was tested by validation patients
-    assert len(results.trained) == 3
+
+
+def test_seeds_of_a_cell_are_found(tmp_path: Path) -> None:
+    results = Results(write_results(tmp_path, [linear("cmsc", "chapman", seed) for seed in (0, 2)]))
+    assert list(results.seeds(partial(linear, "cmsc", "chapman"))) == [0, 2]
+    assert results.seeds(partial(linear, "cmsc", "physionet2020")) == {}
+
+
+# --- the encoder of a pre-training
+
+
+def scored(validation: float, test: float) -> dict[str, Any]:
+    return {"validation_auc": validation, "test": {"frame": {"auc": {"value": test}}}}
+
+
+@pytest.mark.parametrize(
+    ("kept", "epochs", "test"),
+    [
+        ({"5": scored(0.8, 0.6), "25": scored(0.75, 0.99)}, 5, 0.6),  # test patients do not choose
+        ({"5": scored(0.6, 0.99), "25": scored(0.65, 0.99)}, None, 0.7),  # that of the lowest loss is the best
+        ({"5": scored(0.7, 0.99)}, None, 0.7),  # as good as it
+        ({"100": scored(0.8, 0.1), "25": scored(0.8, 0.2), "5": scored(0.7, 0.9)}, 25, 0.2),  # the first of equals
+        ({}, None, 0.7),
+    ],
+)
+def test_validation_patients_choose_the_encoder(kept: dict[str, Any], epochs: int | None, test: float) -> None:
+    found = FinishedCell("cell", LINEAR, {"result": scored(0.7, 0.7), "by_epochs": kept})
+    assert found.best_kept_epochs == epochs
+    assert found.by_validation_auc().auc("frame")["value"] == test
+
+
+def test_the_chosen_encoder_has_its_own_replicates(tmp_path: Path) -> None:
+    """After 25 epochs it is much better than at the lowest loss."""
+    write_evaluation(tmp_path, LINEAR, 1.0, {1: 0.1, 25: 4.0})
+    found = Results(tmp_path).get(LINEAR)
+    assert found is not None
+    for level in ("frame", "recording"):
+        means = [each.replicates[level].values.mean() for each in (found, found.by_validation_auc())]
+        assert means[1] > means[0] + 0.05
+    assert found.by_validation_auc().result == found.row["by_epochs"]["25"]
+
+
+def test_without_kept_encoders_there_is_one_choice() -> None:
+    found = FinishedCell("cell", LINEAR, {"result": {"test": {}}})
+    assert found.by_validation_auc() is found
+
+
+# --- what is rejected
 
 
 def test_one_cell_on_two_stores_is_rejected(tmp_path: Path) -> None:

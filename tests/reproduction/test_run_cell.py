@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +14,8 @@ from clocs.experiments.workspace import CellTable, Workspace
 from clocs.metrics.replicates import Replicates
 from reproduction import run_cell as module
 from reproduction.cells import AnyCell, Evaluation, Pretraining
-from reproduction.experiments import EXPERIMENTS, cell_filter
-from reproduction.paper_tables import find_experiment
-from reproduction.run_cell import REPLICATES_TABLE, compute, pretrain_config, run_cell
+from reproduction.experiments import EXPERIMENTS, cell_filter, find_experiment
+from reproduction.run_cell import REPLICATES_TABLE, best_kept_name, compute, pretrain_config, run_cell
 from reproduction.search import search
 
 CMSC = Pretraining(method="cmsc", dataset="synthetic", max_epochs=1, preset="recommended")
@@ -46,6 +46,28 @@ def test_replicates_are_saved(workspace: Workspace) -> None:
     drawn = Replicates.from_dict(row["frame"])
     assert len(drawn.values) == 1000
     assert auc["low"] < drawn.values.mean() < auc["high"]
+
+
+def test_all_kept_encoders_are_evaluated(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The validation AUC after two epochs is made the best; its replicates are saved besides those of the best loss."""
+    start = CMSC.model_copy(update={"max_epochs": 2, "config": {"keep_epochs": (1, 2)}})
+    compute(start, workspace)
+    probe = module.probe
+
+    def told(encoder: Any, *given: Any, **options: Any) -> dict[str, Any]:
+        return {**probe(encoder, *given, **options), "validation_auc": 0.9 if Path(encoder).name == "2" else 0.6}
+
+    monkeypatch.setattr(module, "probe", told)
+    found = compute(linear(start), workspace)
+    assert {epochs: each["validation_auc"] for epochs, each in found["by_epochs"].items()} == {"1": 0.6, "2": 0.9}
+    assert 0 < found["by_epochs"]["2"]["test"]["frame"]["auc"]["value"] < 1
+    assert found["by_epochs"]["1"]["test"] != found["by_epochs"]["2"]["test"]
+    name, table = workspace.name(linear(start)), CellTable(workspace.results / REPLICATES_TABLE)
+    assert [each for each, _ in table.rows()] == [best_kept_name(name), name]
+    drawn = table.get(best_kept_name(name))
+    assert drawn is not None
+    auc = found["by_epochs"]["2"]["test"]["recording"]["auc"]
+    assert auc["low"] < Replicates.from_dict(drawn["recording"]).values.mean() < auc["high"]
 
 
 def test_a_deleted_encoder_is_trained_again_for_a_new_evaluation(workspace: Workspace) -> None:
@@ -84,16 +106,23 @@ def test_presets_have_their_settings(workspace: Workspace) -> None:
 
 
 def test_tables_have_the_papers_cells() -> None:
-    """By hand: six methods and random weights on two datasets; eight rows, six transfers, four random targets."""
+    """By hand: six methods, random weights and supervised on two datasets; eight rows, six transfers."""
     one, two = (list(find_experiment(name).cells(range(1))) for name in ("table1", "table2"))
-    assert len(one) == 2 * 7
-    assert len(two) == 6 * 7 + 4
+    assert len(one) == 2 * 8
+    assert len(two) == 6 * 8
+    assert len({cell.key for cell in two}) == 6 * 7 + 4  # random weights on four datasets
     assert len(list(find_experiment("table1").cells(range(5)))) == 5 * len(one)
     kept = [cell for cell in one if cell_filter("cmsc, random", "chapman")(cell)]
     assert [cell.label for cell in kept] == [
         *("linear-random-chapman-e128-f0.5-s0", "linear-cmsc-chapman-chapman-e128-f0.5-s0"),
+        "finetune-random-chapman-e128-f0.5-s0",
     ]
-    assert len({cell.key for cell in (*one, *two)}) == len(one) + len(two)
+
+
+def test_the_queue_has_only_cells_of_the_tables_and_figures() -> None:
+    parts = ("table1", "table2", "figure4", "figure6", "variants")
+    known = {cell.key for name in parts for cell in find_experiment(name).cells(range(3))}
+    assert {cell.key for cell in find_experiment("queue").cells(())} < known
 
 
 def test_the_search_does_not_use_the_test_part(workspace: Workspace) -> None:
@@ -116,7 +145,7 @@ def test_leaks_are_counted_and_marked(workspace: Workspace) -> None:
 def test_unknown_names_are_rejected() -> None:
     with pytest.raises(ConfigError, match="Did you mean 'table1'"):
         find_experiment("tabel1")
-    assert {"table1", "table2", "figure4", "released"} <= set(EXPERIMENTS)
+    assert {"table1", "table2", "figure4", "figure6", "variants", "queue"} <= set(EXPERIMENTS)
 
 
 def test_distances_and_learning_curves_are_saved(workspace: Workspace) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from clocs.drawing.figure import COLORS, GRAY, INK, LINE_STYLES, new_figure
+from clocs.drawing.figure import COLORS, LINE_STYLES, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,24 +19,6 @@ Floats = npt.NDArray[np.floating]
 
 PANEL_WIDTH: Final = 3.7
 """Width of a panel in inches, for the screen of a phone at 96 pixels per inch."""
-SINGLE_COLOR, SEQUENCE_COLOR = COLORS[0], COLORS[2]
-"""Colors of single augmentations and of sequences, as in figure 3 of the paper."""
-
-
-@dataclass(frozen=True)
-class Bar:
-    """A value with its interval."""
-
-    name: str
-    """Name of the augmentation."""
-    value: float
-    """The value."""
-    low: float
-    """Lower end of the interval; NaN if unknown."""
-    high: float
-    """Upper end of the interval; NaN if unknown."""
-    sequential: bool = False
-    """Whether it is a sequence of augmentations."""
 
 
 @dataclass(frozen=True)
@@ -49,35 +31,8 @@ class Sweep:
     """Lower ends of the intervals, of shape (settings,)."""
     high: Floats
     """Upper ends of the intervals, of shape (settings,)."""
-    paper: Floats
-    """Values in the paper, of shape (settings,)."""
     seeds: tuple[Floats, ...] = ()
     """Values of the seeds at each setting; empty to draw no seeds."""
-
-
-def draw_bars(bars: Sequence[Bar], title: str, span: tuple[float, float]) -> Figure:
-    """Draw test AUCs as horizontal bars with intervals.
-
-    Args:
-        bars: Bars from top to bottom.
-        title: Title of the panel.
-        span: Limits of the AUC axis.
-
-    Returns:
-        The figure.
-    """
-    figure, axes = _new_panel(0.26 * len(bars) + 0.9)
-    for position, bar in enumerate(bars):
-        color = SEQUENCE_COLOR if bar.sequential else SINGLE_COLOR
-        axes.barh(position, bar.value - span[0], left=span[0], height=0.7, color=color, label=bar.name)
-        axes.plot([bar.low, bar.high], [position, position], color=INK, linewidth=1.2, label="_interval")
-        axes.text(span[0] + 0.004, position, f"{bar.value:.3f}", va="center", fontsize=7, color="white")
-    axes.set_yticks(range(len(bars)), [bar.name for bar in bars])
-    axes.invert_yaxis()
-    axes.set_xlim(*span)
-    axes.set_xlabel("test AUC", fontsize=8)
-    _finish(axes, title)
-    return figure
 
 
 def draw_validation_curves(curves: Mapping[str, Sequence[Floats]], title: str) -> Figure:
@@ -114,7 +69,7 @@ def draw_validation_curves(curves: Mapping[str, Sequence[Floats]], title: str) -
 def draw_sweep(
     lines: Mapping[str, Sweep], settings: Sequence[str], label: str, title: str, part: str = "test"
 ) -> Figure:
-    """Draw AUCs by setting as lines with intervals, with dots for seeds and dashed lines for values in the paper.
+    """Draw AUCs by setting as lines with intervals, with dots for seeds.
 
     Args:
         lines: Name -> values at each setting.
@@ -134,28 +89,12 @@ def draw_sweep(
         axes.errorbar(shifted, line.value, errors, color=color, marker="o", markersize=4, elinewidth=0.8, label=name)
         for position, seeds in zip(shifted, line.seeds, strict=False):
             axes.plot(np.full(len(seeds), position), seeds, ".", color=color, markersize=4, alpha=0.5, label="_seeds")
-        _draw_paper_values(axes, shifted, line.paper, color, "_paper")
-    if any(np.isfinite(line.paper).any() for line in lines.values()):
-        _draw_paper_values(axes, np.empty(0), np.empty(0), GRAY, "paper")
     axes.set_xticks(positions, list(settings))
     axes.set_xlabel(label, fontsize=8)
     axes.set_ylabel(f"{part} AUC", fontsize=8)
     axes.legend(fontsize=6.5, frameon=False, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.2))
     _finish(axes, title)
     return figure
-
-
-def _draw_paper_values(axes: Axes, positions: Floats, values: Floats, color: str, label: str) -> None:
-    axes.plot(
-        *(positions, values),
-        color=color,
-        linestyle="--",
-        linewidth=0.8,
-        marker="o",
-        markersize=4,
-        markerfacecolor="white",
-        label=label,
-    )
 
 
 def draw_histograms(

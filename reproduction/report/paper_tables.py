@@ -1,0 +1,172 @@
+"""The paper's tables 1 and 2 with our results, label fractions of figure 4, and variants of CMSC."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from clocs.metrics.bootstrap import Interval
+from reproduction.cells import LEVELS, Level
+from reproduction.experiments import (
+    COMPARED,
+    FEWER_LABELS,
+    LABEL_FRACTIONS,
+    RANDOM_WEIGHTS,
+    TRANSFERS,
+    VARIANTS,
+    finetuned,
+    linear,
+    variant,
+)
+from reproduction.paper_numbers import SOURCES, Method, paper, results
+from reproduction.report.costs import not_done, not_pretrained, planned_seeds
+from reproduction.report.estimates import CHOICES, Estimates, Mean, Seeded
+from reproduction.report.page import (
+    DASH,
+    DATASET_NAMES,
+    METHOD_NAMES,
+    Block,
+    Entry,
+    Heading,
+    Table,
+    auc_cell,
+    count_text,
+    difference_cell,
+    mean_text,
+    transfer_label,
+)
+
+PAPER: Final = f"the paper, {paper().seeds} seeds, per frame"
+ALL_METHODS: Final[tuple[Method, ...]] = (
+    *("random", "supervised", "mtssl", "byol"),
+    *("simclr", "cmsc", "cmlc", "cmsmlc"),
+)
+README_METHODS: Final[tuple[Method, ...]] = ("cmsc", "cmsmlc", "simclr", "random")
+WITHOUT_PRETRAINING: Final = ("random", "supervised")
+"""Rows of table 1 without a pre-training, for which there is one encoder."""
+
+
+def printed(table: int, method: str, source: str, target: str, label_fraction: float = 0.5) -> str:
+    """Return the value that the paper prints, or a dash."""
+    before = None if method == RANDOM_WEIGHTS else source
+    found = results(table=table, method=method, pretraining=before, evaluation=target, label_fraction=label_fraction)
+    return found[0].printed if found else DASH
+
+
+def table1(estimates: Estimates, dataset: str) -> Table:
+    """Return a column of table 1 as a table, with both ways of choosing the encoder."""
+    rows = []
+    for method in ALL_METHODS:
+        cell = partial(linear, method, dataset)
+        values = [auc_cell(estimates.auc(cell, level, choice)) for level in LEVELS for choice in CHOICES]
+        if method in WITHOUT_PRETRAINING:
+            values[1::2] = [Entry(DASH)] * len(LEVELS)
+        done = len(estimates.runs(cell))
+        if not done:
+            values = [not_pretrained(estimates.results, cell), *[Entry(DASH)] * (len(values) - 1)]
+        name, paper_value = Entry(METHOD_NAMES[method]), Entry(printed(1, method, dataset, dataset))
+        rows.append((name, paper_value, *values, _seeds_entry(done, cell)))
+    titles = [f"{choice}, per {level}" for level in LEVELS for choice in CHOICES]
+    return Table(("", PAPER, *titles, "seeds"), tuple(rows))
+
+
+def _seeds_entry(done: int, cell: Seeded) -> Entry:
+    planned = planned_seeds(cell)
+    return Entry(str(done) if done >= planned else f"{done} of {planned}")
+
+
+def table2(estimates: Estimates, level: Level) -> Table:
+    """Return table 2. Per frame, each entry has the paper's value."""
+    rows = []
+    for method in ALL_METHODS:
+        cells = [partial(finetuned, method, source, target) for source, target in TRANSFERS]
+        papers = [printed(2, method, source, target) for source, target in TRANSFERS]
+        entries = [_value(estimates, cell, level, paper_value) for cell, paper_value in zip(cells, papers, strict=True)]
+        rows.append((Entry(METHOD_NAMES[method]), *entries))
+    return Table(("", *(transfer_label(*transfer) for transfer in TRANSFERS)), tuple(rows))
+
+
+def _value(estimates: Estimates, cell: Seeded, level: Level, paper_value: str) -> Entry:
+    """Return a mean with the number of seeds and the paper's value, which is of frames."""
+    mean = estimates.auc(cell, level)
+    found = not_done(estimates.results, cell) if mean is None else Entry(mean_text(mean), _seeds(mean))
+    if level == "frame":
+        return Entry(found.text, f"{found.detail}; paper {paper_value}")
+    return Entry(found.text) if mean is None else found
+
+
+def _seeds(mean: Mean) -> str:
+    return count_text(len(mean.by_seed), "seed")
+
+
+def label_fractions(estimates: Estimates) -> list[Block]:
+    """Return the results of fine-tuning by label fraction, a table for each transfer of figure 4."""
+    fractions = sorted((*LABEL_FRACTIONS, 0.5))
+    blocks: list[Block] = []
+    for source, target in FEWER_LABELS:
+        rows = []
+        for method in (RANDOM_WEIGHTS, *COMPARED):
+            entries = [
+                _value(
+                    estimates,
+                    partial(finetuned, method, source, target, label_fraction=fraction),
+                    level,
+                    printed(17, method, source, target, fraction),
+                )
+                for level in LEVELS
+                for fraction in fractions
+            ]
+            rows.append((Entry(METHOD_NAMES[method]), *entries))
+        titles = [
+            f"{fraction:.0%} of the labels, per {level}".replace("%", " %")
+            for level in LEVELS
+            for fraction in fractions
+        ]
+        blocks += [Heading(transfer_label(source, target), 3), Table(("", *titles), tuple(rows))]
+    return blocks
+
+
+def variants_table(estimates: Estimates) -> Table:
+    """Return variants of CMSC on PhysioNet 2020, and their differences from CMSC as in the paper."""
+    base = partial(linear, "cmsc", "physionet2020")
+    rows = [_variant_row(estimates, "CMSC by the paper's equations", base, base)]
+    rows += [_variant_row(estimates, name, partial(variant, name), base) for name in VARIANTS]
+    titles = [
+        title
+        for level in LEVELS
+        for title in (*(f"{choice}, per {level}" for choice in CHOICES), f"difference, per {level}")
+    ]
+    return Table(("", *titles), tuple(rows))
+
+
+def _variant_row(estimates: Estimates, name: str, cell: Seeded, base: Seeded) -> tuple[Entry, ...]:
+    runs = estimates.runs(cell)
+    if not runs:
+        return (Entry(name), not_pretrained(estimates.results, cell), *[Entry(DASH)] * 5)
+    entries: list[Entry] = []
+    for level in LEVELS:
+        means = [estimates.auc(cell, level, choice) for choice in CHOICES]
+        entries += [*map(auc_cell, means), difference_cell(variant_difference(estimates, cell, base, level))]
+    return (Entry(name), *entries)
+
+
+def variant_difference(estimates: Estimates, cell: Seeded, base: Seeded, level: Level) -> Interval | None:
+    """Return the difference of a variant from CMSC, by the encoder of the lowest loss. None for CMSC itself."""
+    return None if cell is base else estimates.difference(estimates.runs(cell), estimates.runs(base), level)
+
+
+def readme_table(estimates: Estimates) -> Table:
+    """Return four methods of table 1, per frame, by the encoder of the lowest loss."""
+    rows = []
+    for method in README_METHODS:
+        entries = []
+        for dataset in SOURCES:
+            cell = partial(linear, method, dataset)
+            mean = estimates.auc(cell, "frame")
+            ours = not_pretrained(estimates.results, cell) if mean is None else Entry(mean_text(mean), _seeds(mean))
+            entries += [ours, Entry(printed(1, method, dataset, dataset))]
+        rows.append((Entry(METHOD_NAMES[method]), *entries))
+    titles = [
+        title for dataset in SOURCES for title in (DATASET_NAMES[dataset], f"{DATASET_NAMES[dataset]}, the paper")
+    ]
+    return Table(("", *titles), tuple(rows))

@@ -88,7 +88,7 @@ def collect(
     results: ResultsFolder = Path("results"),
 ) -> None:
     """Add the finished cells of another results folder. Cells that are there are skipped."""
-    typer.echo(f"{collect_cells(folder, results):,} cells added to {results}")
+    typer.echo(f"cells added to {results}: {collect_cells(folder, results):,}")
 
 
 @app.command()

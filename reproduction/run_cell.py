@@ -52,8 +52,8 @@ def _pretrain(cell: Pretraining, workspace: Workspace) -> dict[str, Any]:
         make_split(open_store(config.store), SEPARATE_SPLIT, seed=1)
     done = pretrain(config)
     run, folder = Path(done["run"]), cell.folder(workspace)
-    for epochs, kept in kept_encoders(run).items():
-        _copy_encoder(kept, folder / KEPT / str(epochs))
+    for num_epochs, kept in kept_encoders(run).items():
+        _copy_encoder(kept, folder / KEPT / str(num_epochs))
     _copy_encoder(Path(done["best"]), folder)
     epochs = finished_epochs(run)
     curves = ("validation_loss", "train_loss", "effective_rank", "validation_auc")

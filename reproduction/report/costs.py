@@ -36,8 +36,9 @@ def not_done(results: Results, cell: Seeded) -> Entry:
 
 def not_pretrained(results: Results, cell: Seeded) -> Entry:
     """Return the same entry with the time of the pre-trainings that are still required."""
-    missing = [part for part in (*cell(0).requires, cell(0)) if results.get(part) is None]
-    seconds = sum(results.costs.estimate(part).seconds for part in missing)
+    first = cell(0)
+    chain: tuple[AnyCell, ...] = (*first.requires, first)
+    seconds = sum(results.costs.estimate(part).seconds for part in chain if results.get(part) is None)
     return Entry("not done", f"about {duration_text(seconds)}")
 
 

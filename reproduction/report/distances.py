@@ -63,19 +63,15 @@ def _effect(by_seed: list[Effect]) -> Effect:
 
 def distance_figures(results: Results) -> NamedFigures:
     """Return the histograms of the first seed of each method, with a common axis."""
-    found: dict[str, Mapping[str, Any]] = {}
-    for method in COMPARED:
-        run = results.get(distances(method, 0))
-        if run is not None:
-            found[method] = run.result["distances"]
-    bins = {method: _histogram(each["histogram"]) for method, each in found.items()}
+    runs = {METHOD_NAMES[method]: results.get(distances(method, 0)) for method in COMPARED}
+    found = {name: run.result["distances"] for name, run in runs.items() if run is not None}
+    bins = {name: _histogram(each["histogram"]) for name, each in found.items()}
     reach = max((_reach(edges, inter) for edges, _, inter in bins.values()), default=None)
     drawn: NamedFigures = []
-    for method, each in found.items():
+    for name, each in found.items():
         means = (each["intra"]["mean"], each["inter"]["mean"])
-        shows = f"{METHOD_NAMES[method]}: mean distance {means[0]:.3g} within patients, {means[1]:.3g} between patients"
-        figure = draw_histograms(*bins[method], means, METHOD_NAMES[method], reach)
-        drawn.append((f"figure-6-{method}", figure, shows))
+        shows = f"{name}: mean distance {means[0]:.3g} within patients, {means[1]:.3g} between patients"
+        drawn.append((f"figure-6-{name.lower()}", draw_histograms(*bins[name], means, name, reach), shows))
     return drawn
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from clocs.drawing.figure import save_figure
 from clocs.drawing.panels import Sweep
 from reproduction.report.estimates import Mean
-from reproduction.report.page import Block, Picture
+from reproduction.report.page import Block, Picture, Pictures
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,14 +29,14 @@ class Gallery:
         self.made: list[Path] = []
 
     def pictures(self, drawn: NamedFigures) -> list[Block]:
-        """Write pictures and return their blocks."""
-        blocks: list[Block] = []
+        """Write pictures and return their block, or no block without pictures."""
+        pictures = []
         for name, figure, shows in drawn:
             path = self._folder / f"{name}.svg"
             save_figure(figure, path)
             self.made.append(path)
-            blocks.append(Picture(f"{FOLDER}/{path.name}", shows))
-        return blocks
+            pictures.append(Picture(f"{FOLDER}/{path.name}", shows))
+        return [Pictures(tuple(pictures))] if pictures else []
 
     def delete_stale(self) -> None:
         """Delete figures of an earlier report that this one does not have."""

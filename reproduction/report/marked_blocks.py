@@ -77,7 +77,7 @@ def _learning(estimates: Estimates) -> str:
     if not table.rows:
         return "These pre-trainings are not done yet."
     pictures = [f"![{shows}](results/{FOLDER}/{name}.svg)" for name, _, shows in learning_figures(estimates)]
-    return "\n\n".join([*pictures, markdown_table(table)])
+    return "\n".join([*pictures, "", markdown_table(table)])
 
 
 def _text_and_table(

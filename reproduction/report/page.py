@@ -75,7 +75,14 @@ class Picture:
     shows: str
 
 
-Block = Table | Text | Points | Heading | Picture
+@dataclass(frozen=True)
+class Pictures:
+    """Pictures side by side, or below each other on a small screen."""
+
+    pictures: tuple[Picture, ...]
+
+
+Block = Table | Text | Points | Heading | Pictures
 
 
 @dataclass(frozen=True)

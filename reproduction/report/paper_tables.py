@@ -12,6 +12,7 @@ from reproduction.experiments import (
     FEWER_LABELS,
     LABEL_FRACTIONS,
     RANDOM_WEIGHTS,
+    SUPERVISED,
     TRANSFERS,
     VARIANTS,
     finetuned,
@@ -42,7 +43,7 @@ ALL_METHODS: Final[tuple[Method, ...]] = (
     *("simclr", "cmsc", "cmlc", "cmsmlc"),
 )
 README_METHODS: Final[tuple[Method, ...]] = ("cmsc", "cmsmlc", "simclr", "random")
-WITHOUT_PRETRAINING: Final = ("random", "supervised")
+WITHOUT_PRETRAINING: Final = (RANDOM_WEIGHTS, SUPERVISED)
 """Rows of table 1 without a pre-training, for which there is one encoder."""
 
 
@@ -64,10 +65,16 @@ def table1(estimates: Estimates, dataset: str) -> Table:
         done = len(estimates.runs(cell))
         if not done:
             values = [not_pretrained(estimates.results, cell), *[Entry(DASH)] * (len(values) - 1)]
-        name, paper_value = Entry(METHOD_NAMES[method]), Entry(printed(1, method, dataset, dataset))
-        rows.append((name, paper_value, *values, _seeds_entry(done, cell)))
+        rows.append((Entry(METHOD_NAMES[method]), _paper_entry(method, dataset), *values, _seeds_entry(done, cell)))
     titles = [f"{choice}, per {level}" for level in LEVELS for choice in CHOICES]
     return Table(("", PAPER, *titles, "seeds"), tuple(rows))
+
+
+def _paper_entry(method: str, dataset: str) -> Entry:
+    """Return the paper's value. Training from scratch with half of the labels is in its table 2, as random weights."""
+    if method == SUPERVISED:
+        return Entry(printed(2, RANDOM_WEIGHTS, dataset, dataset), "table 2")
+    return Entry(printed(1, method, dataset, dataset))
 
 
 def _seeds_entry(done: int, cell: Seeded) -> Entry:

@@ -7,6 +7,7 @@ from statistics import fmean
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from clocs.drawing.panels import draw_sweep
 from reproduction.cells import KEPT_EPOCHS, Evaluation, Pretraining
@@ -18,6 +19,7 @@ from reproduction.report.gallery import NamedFigures, sweep
 from reproduction.report.page import DASH, DATASET_NAMES, METHOD_NAMES, Entry, Table, signed_text
 from reproduction.report.results import FinishedCell, Results, Runs
 
+Floats = npt.NDArray[np.floating]
 LAST_EPOCHS: Final = 15
 """Number of epochs over which the change of the loss is given: the patience."""
 TITLES: Final = (
@@ -90,24 +92,19 @@ def _name(cell: object) -> str:
 
 
 def learning_figures(estimates: Estimates) -> NamedFigures:
-    """Return validation AUC by epochs of pre-training, a figure for each dataset."""
+    """Return validation AUC by epochs of pre-training, a figure for each dataset. Random weights have 0 epochs."""
     drawn: NamedFigures = []
+    settings = [str(epochs) for epochs in (0, *KEPT_EPOCHS)]
     for dataset in SOURCES:
-        lines = {}
-        for method in METHODS:
-            means = _means(estimates.runs(partial(linear, method, dataset)))
-            if any(means):
-                lines[METHOD_NAMES[method]] = sweep(means)
+        runs = {method: estimates.runs(partial(linear, method, dataset)) for method in METHODS}
         initial = _initial(estimates.runs(partial(linear, "random", dataset)))
-        if lines and initial is not None:
-            lines[METHOD_NAMES["random"]] = sweep([initial] * len(KEPT_EPOCHS))
+        lines = {METHOD_NAMES[method]: sweep([initial, *_means(each)]) for method, each in runs.items() if each}
         if lines:
             title = DATASET_NAMES[dataset]
-            ends = ", ".join(f"{name} ends at {_last(line.value):.3f}" for name, line in lines.items())
-            figure = draw_sweep(
-                lines, [str(epochs) for epochs in KEPT_EPOCHS], "epochs of pre-training", title, "validation"
-            )
-            drawn.append((f"figure-learning-{dataset}", figure, f"Validation AUC on {title}: {ends}"))
+            last = ", ".join(f"{name} {_last(line.value):.3f}" for name, line in lines.items())
+            figure = draw_sweep(lines, settings, "epochs of pre-training", title, "validation")
+            shows = f"Validation AUC on {title} by epochs of pre-training; the last values: {last}"
+            drawn.append((f"figure-learning-{dataset}", figure, shows))
     return drawn
 
 
@@ -129,5 +126,5 @@ def _mean(values: list[float]) -> Mean | None:
     return Mean(value := fmean(values), value, value, tuple(values)) if values else None
 
 
-def _last(values: np.ndarray) -> float:  # type: ignore[type-arg]
+def _last(values: Floats) -> float:
     return float(values[np.isfinite(values)][-1])

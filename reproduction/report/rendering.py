@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from reproduction.report.page import Block, Entry, Heading, Page, Picture, Points, Table
+from reproduction.report.page import Block, Entry, Heading, Page, Pictures, Points, Table
 
 NOTE: Final = "<!-- Made by `make report` from results/; do not edit. -->"
 
@@ -28,8 +28,8 @@ def _block(block: Block) -> str:
             return f"{'#' * block.depth} {block.text}"
         case Points():
             return "\n".join(f"- {item}" for item in block.items)
-        case Picture():
-            return f"![{block.shows}]({block.file})"
+        case Pictures():
+            return "\n".join(f"![{each.shows}]({each.file})" for each in block.pictures)
         case _:
             return block.text
 

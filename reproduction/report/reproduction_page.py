@@ -78,8 +78,8 @@ OPEN_CHOICES: Final = (
     ("patients of each part of the split", "our own split, with the paper's numbers of patients"),
     (
         "supervised training in table 1, which the paper leaves out",
-        "the same network trained from scratch with the same half of the labels. In table 2 it is pre-trained with all "
-        "labels, as in the paper",
+        "the same network trained from scratch with the same half of the labels; the paper's value is that of random "
+        "weights in table 2. In table 2, supervised pre-training uses all labels, as in the paper",
     ),
 )
 
@@ -108,6 +108,10 @@ def reproduction_page(estimates: Estimates, gallery: Gallery) -> Page:
         Heading("What differs from the paper, and why"),
         Text(_differences(estimates)),
         variants_table(estimates),
+        Text(
+            "Differences are from CMSC by the paper's equations, by the encoder of the lowest loss and over common "
+            "seeds. With one seed, their intervals cover patients but not seeds."
+        ),
         Heading("What the paper leaves open"),
         Table(("open in the paper", "our choice"), tuple((Entry(what), Entry(ours)) for what, ours in OPEN_CHOICES)),
         Heading("Cost"),
@@ -139,8 +143,8 @@ def _table1(estimates: Estimates, gallery: Gallery) -> list[Block]:
         stops if stops.rows else Text("No pre-training is done yet."),
         Heading("Learning curves", 3),
         Text(
-            "Validation AUC per frame of a linear classifier on the encoders that each run kept. Lines are means over "
-            "the runs that lasted so long, dots are seeds."
+            "Validation AUC per frame of a linear classifier on the encoders that each run kept; 0 epochs are random "
+            "weights. Lines are means over the runs that lasted so long, small dots are seeds."
         ),
         *(pictures or [Text("Not done.")]),
     ]

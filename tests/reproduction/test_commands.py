@@ -106,7 +106,7 @@ def test_the_status_as_a_table(command: Command) -> None:
 
 def test_methods_and_datasets_filter_cells(command: Command) -> None:
     out, _ = command("status", "--json", "table1", "--methods", "cmsc,random", "--datasets", "chapman")
-    assert json.loads(out)["experiments"]["table1"]["cells"] == 3
+    assert json.loads(out)["experiments"]["table1"]["cells"] == 4  # with the pre-training and supervised training
 
 
 def test_a_filter_without_cells_is_rejected(command: Command) -> None:
@@ -171,13 +171,13 @@ def test_collect_adds_finished_cells_once(command: Command, tmp_path: Path) -> N
     write_results(tmp_path / "results", [CELL])
     mine = (tmp_path / "results" / "cells.jsonl").read_text()
     write_results(tmp_path / "elsewhere", [linear("cmsc", "chapman", seed) for seed in (0, 1)])
-    assert command("collect", "elsewhere")[0] == "2 cells added to results\n"
+    assert command("collect", "elsewhere")[0] == "cells added to results: 2\n"
     assert (tmp_path / "results" / "cells.jsonl").read_text().startswith(mine)
     found = Results(tmp_path / "results").seeds(partial(linear, "cmsc", "chapman"))
     assert list(found) == [0, 1]
     assert found[1].replicates.keys() == found[1].kept_replicates.keys() == {"frame", "recording"}
     before = [path.read_bytes() for path in sorted((tmp_path / "results").iterdir())]
-    assert command("collect", "elsewhere")[0] == "0 cells added to results\n"
+    assert command("collect", "elsewhere")[0] == "cells added to results: 0\n"
     assert [path.read_bytes() for path in sorted((tmp_path / "results").iterdir())] == before
 
 

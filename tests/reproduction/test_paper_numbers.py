@@ -13,7 +13,9 @@ from pydantic import ValidationError
 from clocs.core.errors import ConfigError
 from clocs.datasets import DATASETS
 from reproduction.paper_numbers import (
+    Count,
     Result,
+    Setting,
     counts,
     paper,
     results,
@@ -120,7 +122,8 @@ def test_every_number_of_the_other_tables_is_in_the_file(source: list[str], numb
     text = body(tables_of(source)[number - 1][2]).replace(r"10\textsuperscript{-4}", "0.0001")
     printed = Counter(float(found.replace(",", "")) for found in re.findall(r"(?<![\w.])\d[\d.,]*(?!S)", text))
     first = paper().tables[number - 1].line + 5
-    known = [row for row in (*counts(table=number), *settings(table=number)) if row.line > first]  # below the caption
+    rows: tuple[Count | Setting, ...] = (*counts(table=number), *settings(table=number))
+    known = [row for row in rows if row.line > first]  # below the caption
     values = Counter(row.value for row in known if not isinstance(row.value, str))
     assert values == printed
 

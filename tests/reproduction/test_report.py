@@ -52,6 +52,8 @@ def test_table_1_has_both_encoders_beside_the_paper(complete: Path, dataset: str
         assert row[6] == "3"
     values = {row[0]: row for row in found}
     assert values["CMSC"][1] == {"chapman": "0.896 ± 0.005", "physionet2020": "0.715 ± 0.033"}[dataset]
+    supervised = {"chapman": "0.907 ± 0.006 (table 2)", "physionet2020": "0.803 ± 0.008 (table 2)"}
+    assert values["supervised"][1] == supervised[dataset]
     assert values["CMSC"][2] == values["CMSC"][3]  # its lowest loss has the best validation AUC
     assert values["SimCLR"][2] != values["SimCLR"][3]
 

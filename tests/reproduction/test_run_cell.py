@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from clocs.core.errors import ConfigError, LeakError
+from clocs.evaluation.probe import probe
 from clocs.experiments.grid import run_grid, tasks
 from clocs.experiments.workspace import CellTable, Workspace
 from clocs.metrics.replicates import Replicates
@@ -52,7 +53,6 @@ def test_all_kept_encoders_are_evaluated(workspace: Workspace, monkeypatch: pyte
     """The validation AUC after two epochs is made the best; its replicates are saved besides those of the best loss."""
     start = CMSC.model_copy(update={"max_epochs": 2, "config": {"keep_epochs": (1, 2)}})
     compute(start, workspace)
-    probe = module.probe
 
     def told(encoder: Any, *given: Any, **options: Any) -> dict[str, Any]:
         return {**probe(encoder, *given, **options), "validation_auc": 0.9 if Path(encoder).name == "2" else 0.6}

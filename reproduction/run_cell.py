@@ -90,12 +90,10 @@ def _write_pca_encoder(cell: Pretraining, workspace: Workspace) -> dict[str, Any
 
 
 def pretrain_config(cell: Pretraining, workspace: Workspace) -> PretrainConfig:
-    """Return the ready config of method and dataset, with the changes of preset and cell."""
+    """Return the ready config of method and dataset, with the changes of the cell."""
     ready = ready_config(f"{cell.method}-{cell.dataset}")
-    preset = PRESETS[cell.preset]
-    method = {**ready["method"], **preset.method_options(cell.method), **cell.options}
-    encoder = {"name": "cnn", **preset.encoder_options}
-    values = {**ready, "method": method, "encoder": encoder, **preset.config, **cell.config}
+    method = {**ready["method"], **cell.options}
+    values = {**ready, "method": method, "encoder": {"name": "cnn"}, **cell.config}
     return validate_model(
         PretrainConfig,
         {
@@ -126,7 +124,7 @@ def _evaluate(cell: Evaluation, workspace: Workspace) -> dict[str, Any]:
     }
     store = workspace.store(cell.dataset)
     if cell.protocol == "linear":
-        values = validate_model(ProbeConfig, {"train_mode": preset.train_mode, **given}, cell.label)
+        values = validate_model(ProbeConfig, given, cell.label)
         found = probe(start, store, values, runs=workspace.runs)
         more = {"by_epochs": _evaluate_kept(cell, workspace, values)}
     else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from itertools import permutations
 from statistics import NormalDist
 
 import numpy as np
@@ -15,9 +14,7 @@ from scipy.stats import ttest_1samp
 from clocs.metrics.bootstrap import Interval
 from clocs.metrics.significance import (
     independent_difference,
-    intersection_union_p_value,
     patient_and_seed_effect,
-    rank_agreement,
     sign_test,
 )
 
@@ -100,27 +97,3 @@ def test_sign_tests_equal_the_sum_of_binomial_probabilities(wins: int, chance: f
 def test_more_wins_than_trials_are_rejected() -> None:
     with pytest.raises(ValueError, match="from 0 to 6, got 7"):
         sign_test(7, 6)
-
-
-def test_the_intersection_union_p_value_is_the_largest() -> None:
-    assert intersection_union_p_value([0.01, 0.2, 0.001]) == 0.2
-
-
-def test_the_intersection_union_test_keeps_its_level() -> None:
-    """Two fully dependent differences of zero are the worst case of the test."""
-    random = np.random.default_rng(1)
-    p_values = [1 - NormalDist().cdf(float(value)) for value in random.normal(size=4000)]
-    assert np.mean([intersection_union_p_value([p, p]) < 0.05 for p in p_values]) == pytest.approx(0.05, abs=0.01)
-
-
-def test_rank_agreement_equals_a_count_of_permutations() -> None:
-    """Count the permutations of four values with at least as many ordered pairs."""
-    first, second = [1, 2, 3, 4], [1.0, 2.0, 4.0, 3.0]
-
-    def num_ordered_pairs(order: tuple[float, ...]) -> int:
-        return sum(order[i] < order[j] for i in range(4) for j in range(i + 1, 4))
-
-    tau, p = rank_agreement(first, second)
-    orders = [num_ordered_pairs(order) for order in permutations((1.0, 2.0, 3.0, 4.0))]
-    assert tau == pytest.approx((5 - 1) / 6)
-    assert p == pytest.approx(sum(count >= 5 for count in orders) / 24)

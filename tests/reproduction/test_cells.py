@@ -62,7 +62,10 @@ def test_the_most_similar_cells_determine_the_cost() -> None:
     assert costs.estimate(changed(CMSC, dataset="physionet2020")).basis == "same method and preset"
     assert costs.estimate(changed(CMSC, method="simclr", dataset="physionet2020")).basis == "same preset"
     assert costs.estimate(changed(CMSC, seed=2)).basis == "same method, dataset and preset"
-    assert costs.estimate(changed(CMSC, preset="released")).basis == "same method and dataset"
+    assert costs.estimate(changed(CMSC, preset="recommended")).basis == "same preset"
+    costs = Costs()
+    costs.learn(CMSC, 1_500.0)
+    assert costs.estimate(changed(CMSC, preset="recommended")).basis == "same method and dataset"
     assert costs.estimate(changed(CMSC, max_epochs=2 * EPOCHS, leads=12)).seconds == pytest.approx(1_500 * 2 * 3)
 
 

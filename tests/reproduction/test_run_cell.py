@@ -14,8 +14,8 @@ from clocs.experiments.grid import run_grid, tasks
 from clocs.experiments.workspace import CellTable, Workspace
 from clocs.metrics.replicates import Replicates
 from reproduction import run_cell as module
-from reproduction.cells import AnyCell, Evaluation, Pretraining
-from reproduction.experiments import EXPERIMENTS, cell_filter, find_experiment
+from reproduction.cells import AnyCell, Evaluation, Pretraining, paper_pretraining
+from reproduction.experiments import EXPERIMENTS, cell_filter, find_experiment, variant
 from reproduction.run_cell import REPLICATES_TABLE, best_kept_name, compute, pretrain_config, run_cell
 from reproduction.search import search
 
@@ -97,12 +97,14 @@ def test_invalid_options_affect_only_their_cells(workspace: Workspace) -> None:
     assert "requires cmsc" in done.failed[1]
 
 
-def test_presets_have_their_settings(workspace: Workspace) -> None:
-    released = pretrain_config(CMSC.model_copy(update={"preset": "released"}), workspace)
-    paper = pretrain_config(CMSC.model_copy(update={"preset": "paper"}), workspace)
-    assert (released.method["off_diagonals"], released.method["view_pairs"]) == ("one_triangle", "last")
-    assert (paper.method["off_diagonals"], paper.method["view_pairs"]) == ("both", "all")
-    assert (released.encoder["final_relu"], paper.encoder["final_relu"]) == (False, True)
+def test_variants_change_the_loss(workspace: Workspace) -> None:
+    start = variant("the loss of the released code", 0).start
+    assert start is not None
+    methods = [
+        pretrain_config(each, workspace).method for each in (start, paper_pretraining("cmsc", "physionet2020", 0))
+    ]
+    assert [each["off_diagonals"] for each in methods] == ["one_triangle", "both"]
+    assert [each["view_pairs"] for each in methods] == ["last", "all"]
 
 
 def test_tables_have_the_papers_cells() -> None:

@@ -1,4 +1,4 @@
-"""One-sided significance tests of differences, counts and orders."""
+"""One-sided significance tests of differences and counts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from clocs.metrics.bootstrap import Interval, normal_quantile
 
@@ -77,20 +76,6 @@ def independent_difference(first: Interval, second: Interval, *, level: float = 
     return patient_and_seed_effect(Interval(value, value - margin, value + margin), (), level=level)
 
 
-def intersection_union_p_value(p_values: Sequence[float]) -> float:
-    """Return the p-value of the null hypothesis that at least one of several differences is not above zero.
-
-    It is the largest p-value (intersection-union test, Berger 1982). It needs no correction for their number.
-
-    Args:
-        p_values: One-sided p-values of the differences.
-
-    Returns:
-        The p-value.
-    """
-    return max(p_values)
-
-
 def sign_test(wins: int, trials: int, chance: float = 0.5) -> float:
     """Return the probability of this number of wins or more by chance.
 
@@ -110,19 +95,3 @@ def sign_test(wins: int, trials: int, chance: float = 0.5) -> float:
     if not 0 <= wins <= trials:
         raise ValueError(f"Expected wins from 0 to {trials}, got {wins}.")
     return float(binom.sf(wins - 1, trials, chance))
-
-
-def rank_agreement(first: npt.ArrayLike, second: npt.ArrayLike) -> tuple[float, float]:
-    """Return Kendall's tau of two lists of values.
-
-    Args:
-        first: Values of the first list.
-        second: Values of the second list, of the same length.
-
-    Returns:
-        Kendall's tau, and the probability of this agreement or more by chance.
-    """
-    from scipy.stats import kendalltau
-
-    result = kendalltau(first, second, alternative="greater")
-    return float(result.statistic), float(result.pvalue)

@@ -9,40 +9,35 @@ from typing import Final, Literal
 from clocs.metrics.significance import Effect, sign_test
 from reproduction.cells import Level
 from reproduction.report.estimates import Choice, Estimates, Seeded
-from reproduction.report.page import count_text, interval_text, signed_text
+from reproduction.report.page import count_text
 
 SIGNIFICANCE_LEVEL: Final = 0.05
 """Significance level of one-sided p-values."""
 MIN_SEEDS: Final = 3
 """Number of seeds that both sides of a comparison need for a verdict."""
-MAX_LISTED: Final = 4
-"""Maximum number of differences that are listed one by one."""
 Verdict = Literal["holds", "does not hold", "undecided", "too few seeds", "depends on the choice of epoch", "not done"]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A difference that a claim says to be above zero."""
+
+    label: str
+    effect: Effect | None
+    """The difference with its interval over seeds and patients. None: not measured."""
+    seeds: int
+    """Number of seeds that both sides have."""
 
 
 @dataclass(frozen=True)
 class Outcome:
     """Outcome of the test of a claim, for one level and one choice of encoder."""
 
-    measured: str
-    """Measured values in words."""
     verdict: Verdict
-
-
-@dataclass(frozen=True)
-class Difference:
-    """A measured difference. A claim says that it is above zero."""
-
-    label: str
-    effect: Effect
-    seeds: int
-
-    @property
-    def text(self) -> str:
-        """The difference with its interval over seeds and patients."""
-        interval = interval_text(self.effect, difference=True)
-        details = f"{interval}; {count_text(self.seeds, 'seed')}" if interval else count_text(self.seeds, "seed")
-        return f"{self.label}: {signed_text(self.effect.value)} ({details})"
+    differences: tuple[Difference, ...] = ()
+    """Differences that the claim is about."""
+    count: str = ""
+    """Number of experiments in which the claim is true, in words."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +48,11 @@ class Pair:
     first: Seeded
     second: Seeded
 
-    def difference(self, estimates: Estimates, level: Level, choice: Choice) -> Difference | None:
-        """Return the difference over the seeds that both sides have, or None."""
+    def difference(self, estimates: Estimates, level: Level, choice: Choice) -> Difference:
+        """Return the difference over the seeds that both sides have."""
         first, second = (estimates.runs(cell, choice) for cell in (self.first, self.second))
         effect = estimates.difference(first, second, level)
-        return None if effect is None else Difference(self.label, effect, len(first.keys() & second.keys()))
+        return Difference(self.label, effect, len(first.keys() & second.keys()))
 
 
 def agreed_verdict(verdicts: Iterable[Verdict]) -> Verdict:
@@ -71,38 +66,24 @@ def evaluate_pairs(estimates: Estimates, level: Level, choice: Choice, pairs: Se
     return evaluate_differences([pair.difference(estimates, level, choice) for pair in pairs])
 
 
-def evaluate_differences(found: Sequence[Difference | None]) -> Outcome:
+def evaluate_differences(differences: Sequence[Difference]) -> Outcome:
     """Test whether all differences are above zero.
 
     The claim holds if all are above zero, each by p < 0.05 (intersection-union test). It does not hold if at least one
     is below zero, by p < 0.05 divided by their number. Differences of fewer than three seeds decide nothing.
-
-    Args:
-        found: The differences. None: not measured.
     """
-    known = [each for each in found if each is not None]
-    enough = [each.effect for each in known if each.seeds >= MIN_SEEDS]
+    known = [each for each in differences if each.effect is not None]
+    enough = [each.effect for each in known if each.effect is not None and each.seeds >= MIN_SEEDS]
     verdict: Verdict
-    if any(effect.p_below * len(found) < SIGNIFICANCE_LEVEL for effect in enough):
+    if any(effect.p_below * len(differences) < SIGNIFICANCE_LEVEL for effect in enough):
         verdict = "does not hold"
-    elif len(known) < len(found):
+    elif len(known) < len(differences):
         verdict = "not done"
-    elif len(enough) < len(found):
+    elif len(enough) < len(differences):
         verdict = "too few seeds"
     else:
         verdict = "holds" if all(effect.p_above < SIGNIFICANCE_LEVEL for effect in enough) else "undecided"
-    return Outcome(_summary(known, len(found)), verdict)
-
-
-def _summary(known: Sequence[Difference], total: int) -> str:
-    if not known:
-        return "not done"
-    part = "" if len(known) == total else f" ({len(known)} of {total} comparisons)"
-    if len(known) <= MAX_LISTED:
-        return "; ".join(each.text for each in known) + part
-    above = sum(each.effect.value > 0 for each in known)
-    least = min(known, key=lambda each: each.effect.value)
-    return f"above in {above} of {len(known)}; the least: {least.text}{part}"
+    return Outcome(verdict, tuple(differences))
 
 
 @dataclass(frozen=True)
@@ -140,13 +121,16 @@ def evaluate_wins(
     known = [result for each in contests if (result := each.result(estimates, level, choice)) is not None]
     wins = sum(won for won, _ in known)
     if len(known) < len(contests):
-        return Outcome(
-            f"in {wins} of {len(known)}, of {len(contests)} experiments" if known else "not done", "not done"
-        )
+        count = f"in {wins} of {count_text(len(known), 'experiment')}, of {len(contests)} that the claim is about"
+        return Outcome("not done", count=count if known else "")
     seeds = min(seeds for _, seeds in known)
-    measured = f"in {wins} of {count_text(len(known), 'experiment')} ({count_text(seeds, 'seed')} or more)"
+    count = f"in {wins} of {count_text(len(known), 'experiment')}, with {count_text(seeds, 'seed')} or more"
+    return Outcome(_count_verdict(wins, len(known), seeds, stated), count=count)
+
+
+def _count_verdict(wins: int, total: int, seeds: int, stated: int) -> Verdict:
     if seeds < MIN_SEEDS:
-        return Outcome(measured, "too few seeds")
-    if wins >= stated and sign_test(wins, len(known)) < SIGNIFICANCE_LEVEL:
-        return Outcome(measured, "holds")
-    return Outcome(measured, "does not hold" if wins <= len(known) / 2 else "undecided")
+        return "too few seeds"
+    if wins >= stated and sign_test(wins, total) < SIGNIFICANCE_LEVEL:
+        return "holds"
+    return "does not hold" if wins <= total / 2 else "undecided"

@@ -14,37 +14,19 @@ from reproduction.report.claim_tests import (
     Contest,
     Outcome,
     Pair,
-    agreed_verdict,
     evaluate_pairs,
     evaluate_wins,
 )
 from reproduction.report.distances import evaluate_distances
 from reproduction.report.estimates import CHOICES, Choice, Estimates, Seeded
 from reproduction.report.page import (
-    DASH,
     DATASET_NAMES,
     METHOD_NAMES,
-    Block,
-    Entry,
-    Points,
-    Table,
-    Text,
     transfer_label,
 )
 
 Test = Callable[[Estimates, Level, Choice], Outcome]
 ONE_CHOICE: Final[tuple[Choice, ...]] = ("lowest loss",)
-HOW: Final = (
-    "A difference is measured on the same test patients and over the seeds that both sides have. Its 95 % interval "
-    "covers patients (drawn again 1,000 times with all their frames) and seeds (Student's t, degrees of freedom by "
-    "Welch and Satterthwaite). p-values are one-sided and not corrected for the number of claims.",
-    "A claim **holds** if all of its differences are above zero by p < 0.05. It **does not hold** if one of them is "
-    "below zero by p < 0.05 divided by their number. Otherwise it is **undecided**.",
-    "A count of experiments is compared with chance by the sign test. The claim does not hold if at most half are won.",
-    "**Too few seeds**: a comparison has fewer than three seeds on one side. **Depends on the choice of epoch**: the "
-    "two encoders of a run give different verdicts. **Not done**: a result is missing.",
-    "Fine-tuning and distances start from the encoder of the lowest loss, so that they have one verdict.",
-)
 
 
 @dataclass(frozen=True)
@@ -80,21 +62,6 @@ def location_text(section: str, line: int) -> str:
 def claim_tests() -> tuple[ClaimTest, ...]:
     """Return the tests of all claims."""
     return (*_linear(), *_transfer(), _labels(), _distances())
-
-
-def claims_blocks(estimates: Estimates) -> list[Block]:
-    """Return the rules of the verdicts, and a table with a row for each claim and level."""
-    rows = []
-    for test in claim_tests():
-        for level in test.levels:
-            outcomes = {choice: test.evaluate(estimates, level, choice) for choice in test.choices}
-            measured = [Entry(outcomes[choice].measured if choice in outcomes else DASH) for choice in CHOICES]
-            verdict = agreed_verdict(outcome.verdict for outcome in outcomes.values())
-            name = Entry(test.says, f"{test.location}. {test.note}".strip()) if level == test.levels[0] else Entry("")
-            per = Entry(level if len(test.levels) > 1 else DASH)
-            rows.append((name, per, *measured, Entry(f"**{verdict}**")))
-    titles = ("claim", "per", *(f"by the encoder of the {choice}" for choice in CHOICES), "verdict")
-    return [Points(HOW), Table(titles, tuple(rows))]
 
 
 def _claim(name: str) -> Claim:
@@ -216,26 +183,3 @@ def _distances() -> ClaimTest:
         ONE_CHOICE,
         LEVELS[:1],
     )
-
-
-def contradictions_blocks() -> list[Block]:
-    """Return the claims that the paper's own tables contradict."""
-    wrong = [claim for claim in paper().claims if claim.holds is False]
-    rows = tuple(
-        (Entry(claim.says), Entry(location_text(claim.section, claim.line)), Entry(_numbers(claim), claim.note))
-        for claim in wrong
-    )
-    text = (
-        f"Of the {len(paper().claims)} sentences of the paper that state a number, {len(wrong)} disagree with the "
-        "paper's own tables:"
-    )
-    return [Text(text), Table(("claim", "location", "stated, and found in the tables"), rows)]
-
-
-def _numbers(claim: Claim) -> str:
-    values = []
-    for number in claim.numbers:
-        if number.holds is False and number.value is not None:
-            found = ", ".join(f"{value:g}" for value in number.found)
-            values.append(f"{number.what}: {number.value:g}, found {found}")
-    return "; ".join(values)

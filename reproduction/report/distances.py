@@ -36,16 +36,11 @@ def evaluate_distances(estimates: Estimates, level: Level, choice: Choice) -> Ou
     """Test that CMSC separates patients, and more than SimCLR. Distances have no level and one choice of encoder."""
     cmsc, simclr = (_separations(estimates.results, method) for method in ("cmsc", "simclr"))
     both = sorted(cmsc.keys() & simclr.keys())
-    if not both:
-        return evaluate_differences([None, None])
-    from_half = _effect([independent_difference(cmsc[seed], EQUAL) for seed in cmsc])
-    from_simclr = _effect([independent_difference(cmsc[seed], simclr[seed]) for seed in both])
-    return evaluate_differences(
-        [
-            Difference("separation by CMSC − 0.5", from_half, len(cmsc)),
-            Difference("separation by CMSC − by SimCLR", from_simclr, len(both)),
-        ]
-    )
+    sides = {
+        "separation by CMSC − 0.5": [independent_difference(cmsc[seed], EQUAL) for seed in cmsc],
+        "separation by CMSC − by SimCLR": [independent_difference(cmsc[seed], simclr[seed]) for seed in both],
+    }
+    return evaluate_differences([Difference(label, _effect(each), len(each)) for label, each in sides.items()])
 
 
 def _separations(results: Results, method: str) -> dict[int, Interval]:
@@ -54,8 +49,10 @@ def _separations(results: Results, method: str) -> dict[int, Interval]:
     return {seed: Interval(**run.result["distances"]["separation"]) for seed, run in runs.items()}
 
 
-def _effect(by_seed: list[Effect]) -> Effect:
+def _effect(by_seed: list[Effect]) -> Effect | None:
     """Return the mean over seeds. All seeds have the same patients, so their interval does not shrink with seeds."""
+    if not by_seed:
+        return None
     value = fmean(each.value for each in by_seed)
     margin = fmean((each.high - each.low) / 2 for each in by_seed)
     return patient_and_seed_effect(Interval(value, value - margin, value + margin), [each.value for each in by_seed])

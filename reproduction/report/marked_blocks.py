@@ -89,7 +89,7 @@ def _text_and_table(
 
 BLOCKS: Final[dict[str, Callable[[Estimates], str]]] = {
     "paper": lambda estimates: markdown_table(readme_table(estimates)),
-    "table1-chapman": lambda estimates: markdown_table(table1(estimates, "chapman")),
+    "table1-chapman": lambda estimates: markdown_table(table1(estimates, "chapman", "frame")),
     "learning": _learning,
     "recommended": _first_columns(encoder_table, 4),
     "encoders-linear": _complete(linear_table),

@@ -6,10 +6,9 @@ from functools import partial
 from typing import Final
 
 from clocs.metrics.bootstrap import Interval
-from reproduction.cells import LEVELS, Level
+from reproduction.cells import Level
 from reproduction.experiments import (
     COMPARED,
-    FEWER_LABELS,
     LABEL_FRACTIONS,
     RANDOM_WEIGHTS,
     SUPERVISED,
@@ -26,15 +25,12 @@ from reproduction.report.page import (
     DASH,
     DATASET_NAMES,
     METHOD_NAMES,
-    Block,
     Entry,
-    Heading,
     Table,
     auc_cell,
     count_text,
     difference_cell,
     mean_text,
-    transfer_label,
 )
 
 PAPER: Final = f"the paper, {paper().seeds} seeds, per frame"
@@ -54,20 +50,21 @@ def printed(table: int, method: str, source: str, target: str, label_fraction: f
     return found[0].printed if found else DASH
 
 
-def table1(estimates: Estimates, dataset: str) -> Table:
+def table1(estimates: Estimates, dataset: str, level: Level) -> Table:
     """Return a column of table 1 as a table, with both ways of choosing the encoder."""
     rows = []
     for method in ALL_METHODS:
         cell = partial(linear, method, dataset)
-        values = [auc_cell(estimates.auc(cell, level, choice)) for level in LEVELS for choice in CHOICES]
+        values = [auc_cell(estimates.auc(cell, level, choice)) for choice in CHOICES]
         if method in WITHOUT_PRETRAINING:
-            values[1::2] = [Entry(DASH)] * len(LEVELS)
+            values[1] = Entry(DASH)
         done = len(estimates.runs(cell))
         if not done:
-            values = [not_pretrained(estimates.results, cell), *[Entry(DASH)] * (len(values) - 1)]
-        rows.append((Entry(METHOD_NAMES[method]), _paper_entry(method, dataset), *values, _seeds_entry(done, cell)))
-    titles = [f"{choice}, per {level}" for level in LEVELS for choice in CHOICES]
-    return Table(("", PAPER, *titles, "seeds"), tuple(rows))
+            values = [not_pretrained(estimates.results, cell), Entry(DASH)]
+        paper_value = [_paper_entry(method, dataset)] if level == "frame" else []
+        rows.append((Entry(METHOD_NAMES[method]), *paper_value, *values, _seeds_entry(done, cell)))
+    titles = [PAPER] if level == "frame" else []
+    return Table((f"per {level}", *titles, *CHOICES, "seeds"), tuple(rows))
 
 
 def _paper_entry(method: str, dataset: str) -> Entry:
@@ -82,15 +79,17 @@ def _seeds_entry(done: int, cell: Seeded) -> Entry:
     return Entry(str(done) if done >= planned else f"{done} of {planned}")
 
 
-def table2(estimates: Estimates, level: Level) -> Table:
-    """Return table 2. Per frame, each entry has the paper's value."""
+def table2(estimates: Estimates, source: str, level: Level) -> Table:
+    """Return table 2 for one dataset of pre-training. Per frame, each entry has the paper's value."""
+    targets = [target for before, target in TRANSFERS if before == source]
     rows = []
     for method in ALL_METHODS:
-        cells = [partial(finetuned, method, source, target) for source, target in TRANSFERS]
-        papers = [printed(2, method, source, target) for source, target in TRANSFERS]
-        entries = [_value(estimates, cell, level, paper_value) for cell, paper_value in zip(cells, papers, strict=True)]
+        entries = [
+            _value(estimates, partial(finetuned, method, source, target), level, printed(2, method, source, target))
+            for target in targets
+        ]
         rows.append((Entry(METHOD_NAMES[method]), *entries))
-    return Table(("", *(transfer_label(*transfer) for transfer in TRANSFERS)), tuple(rows))
+    return Table((f"per {level}", *(f"→ {DATASET_NAMES[target]}" for target in targets)), tuple(rows))
 
 
 def _value(estimates: Estimates, cell: Seeded, level: Level, paper_value: str) -> Entry:
@@ -106,55 +105,36 @@ def _seeds(mean: Mean) -> str:
     return count_text(len(mean.by_seed), "seed")
 
 
-def label_fractions(estimates: Estimates) -> list[Block]:
-    """Return the results of fine-tuning by label fraction, a table for each transfer of figure 4."""
+def label_fractions(estimates: Estimates, source: str, target: str, level: Level) -> Table:
+    """Return the results of fine-tuning by label fraction. Per frame, each entry has the paper's value."""
     fractions = sorted((*LABEL_FRACTIONS, 0.5))
-    blocks: list[Block] = []
-    for source, target in FEWER_LABELS:
-        rows = []
-        for method in (RANDOM_WEIGHTS, *COMPARED):
-            entries = [
-                _value(
-                    estimates,
-                    partial(finetuned, method, source, target, label_fraction=fraction),
-                    level,
-                    printed(17, method, source, target, fraction),
-                )
-                for level in LEVELS
-                for fraction in fractions
-            ]
-            rows.append((Entry(METHOD_NAMES[method]), *entries))
-        titles = [
-            f"{fraction:.0%} of the labels, per {level}".replace("%", " %")
-            for level in LEVELS
+    rows = []
+    for method in (RANDOM_WEIGHTS, *COMPARED):
+        entries = [
+            _value(
+                estimates,
+                partial(finetuned, method, source, target, label_fraction=fraction),
+                level,
+                printed(17, method, source, target, fraction),
+            )
             for fraction in fractions
         ]
-        blocks += [Heading(transfer_label(source, target), 3), Table(("", *titles), tuple(rows))]
-    return blocks
+        rows.append((Entry(METHOD_NAMES[method]), *entries))
+    return Table((f"per {level}", *(f"{100 * fraction:g} % of the labels" for fraction in fractions)), tuple(rows))
 
 
-def variants_table(estimates: Estimates) -> Table:
+def variants_table(estimates: Estimates, level: Level) -> Table:
     """Return variants of CMSC on PhysioNet 2020, and their differences from CMSC as in the paper."""
     base = partial(linear, "cmsc", "physionet2020")
-    rows = [_variant_row(estimates, "CMSC by the paper's equations", base, base)]
-    rows += [_variant_row(estimates, name, partial(variant, name), base) for name in VARIANTS]
-    titles = [
-        title
-        for level in LEVELS
-        for title in (*(f"{choice}, per {level}" for choice in CHOICES), f"difference, per {level}")
-    ]
-    return Table(("", *titles), tuple(rows))
-
-
-def _variant_row(estimates: Estimates, name: str, cell: Seeded, base: Seeded) -> tuple[Entry, ...]:
-    runs = estimates.runs(cell)
-    if not runs:
-        return (Entry(name), not_pretrained(estimates.results, cell), *[Entry(DASH)] * 5)
-    entries: list[Entry] = []
-    for level in LEVELS:
-        means = [estimates.auc(cell, level, choice) for choice in CHOICES]
-        entries += [*map(auc_cell, means), difference_cell(variant_difference(estimates, cell, base, level))]
-    return (Entry(name), *entries)
+    cells: dict[str, Seeded] = {"CMSC by the paper's equations": base}
+    cells |= {name: partial(variant, name) for name in VARIANTS}
+    rows = []
+    for name, cell in cells.items():
+        entries = [auc_cell(estimates.auc(cell, level, choice)) for choice in CHOICES]
+        if not estimates.runs(cell):
+            entries = [not_pretrained(estimates.results, cell), Entry(DASH)]
+        rows.append((Entry(name), *entries, difference_cell(variant_difference(estimates, cell, base, level))))
+    return Table((f"per {level}", *CHOICES, "difference"), tuple(rows))
 
 
 def variant_difference(estimates: Estimates, cell: Seeded, base: Seeded, level: Level) -> Interval | None:

@@ -24,11 +24,9 @@ LAST_EPOCHS: Final = 15
 """Number of epochs over which the change of the loss is given: the patience."""
 TITLES: Final = (
     "pre-training",
-    "how it stopped",
-    "lowest loss after",
-    "best validation AUC after",
-    f"change of the loss over the last {LAST_EPOCHS} epochs",
-    "core-hours",
+    "epochs, lowest loss",
+    "epochs, best validation AUC",
+    f"change of the loss, last {LAST_EPOCHS} epochs",
     "seconds an epoch",
 )
 
@@ -46,13 +44,8 @@ def loss_change(found: FinishedCell) -> float | None:
     return losses[-1] - losses[-1 - LAST_EPOCHS] if len(losses) > LAST_EPOCHS else None
 
 
-def pretraining_table(results: Results, dataset: str = "") -> Table:
-    """Return a row for each finished pre-training of the plan, in the order of the plan.
-
-    Args:
-        results: Our results.
-        dataset: Only pre-trainings on this dataset. Empty: all.
-    """
+def pretraining_table(results: Results, dataset: str) -> Table:
+    """Return a row for each finished pre-training of the plan on a dataset, by method and seed."""
     cells = chained_cells("queue").values()
     evaluated = {
         cell.start.key: found
@@ -63,10 +56,10 @@ def pretraining_table(results: Results, dataset: str = "") -> Table:
     rows = [
         _row(found, evaluated.get(cell.key))
         for cell in cells
-        if isinstance(cell, Pretraining) and dataset in ("", cell.dataset)
+        if isinstance(cell, Pretraining) and cell.dataset == dataset
         if (found := results.get(cell)) is not None
     ]
-    return Table(TITLES, tuple(rows))
+    return Table(TITLES, tuple(sorted(rows, key=lambda row: row[0].text)))
 
 
 def _row(found: FinishedCell, evaluated: FinishedCell | None) -> tuple[Entry, ...]:
@@ -74,12 +67,10 @@ def _row(found: FinishedCell, evaluated: FinishedCell | None) -> tuple[Entry, ..
     best = DASH if evaluated is None else str(evaluated.best_kept_epochs or lowest)
     seconds, epochs = found.seconds, found.result["epochs"]
     return (
-        Entry(_name(found.cell)),
-        Entry(stop_text(found)),
+        Entry(_name(found.cell), stop_text(found)),
         Entry(str(lowest)),
         Entry(best),
         Entry(DASH if change is None else signed_text(change)),
-        Entry(DASH if seconds is None else f"{seconds / 3600:.1f}"),
         Entry(DASH if seconds is None else f"{seconds / epochs:.1f}"),
     )
 
@@ -88,7 +79,7 @@ def _name(cell: object) -> str:
     assert isinstance(cell, Pretraining)
     variants = {start.key: name for name in VARIANTS if (start := variant(name, cell.seed).start) is not None}
     what = f", {variants[cell.key]}" if cell.key in variants else ""
-    return f"{METHOD_NAMES[cell.method]} on {DATASET_NAMES[cell.dataset]}, seed {cell.seed}{what}"
+    return f"{METHOD_NAMES[cell.method]}, seed {cell.seed}{what}"
 
 
 def learning_figures(estimates: Estimates) -> NamedFigures:

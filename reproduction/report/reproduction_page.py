@@ -8,10 +8,10 @@ from typing import Final
 import numpy as np
 
 from clocs.drawing.panels import draw_validation_curves
-from reproduction.cells import EPOCHS, KEPT_EPOCHS, SHORT_EPOCHS
+from reproduction.cells import EPOCHS, KEPT_EPOCHS, LEVELS, SHORT_EPOCHS
 from reproduction.experiments import FEWER_LABELS, VARIANTS, finetuned, linear, variant
 from reproduction.paper_numbers import SOURCES, paper, results
-from reproduction.report.claims import claims_blocks, contradictions_blocks
+from reproduction.report.claims_section import claims_blocks, contradictions_blocks
 from reproduction.report.costs import PLANNED_HOURS, cost_table
 from reproduction.report.distances import MOST_PAIRS, distance_figures
 from reproduction.report.estimates import Estimates
@@ -94,20 +94,13 @@ def reproduction_page(estimates: Estimates, gallery: Gallery) -> Page:
         ),
         Text(HOW_TO_READ),
         *_table1(estimates, gallery),
-        Heading("Table 2: fine-tuning on other datasets"),
-        Text(
-            "Fine-tuning with half of the labels, from the encoder of the lowest loss. Estimated times exclude "
-            "pre-training. Per frame, with the paper's value:"
-        ),
-        table2(estimates, "frame"),
-        Text("Per recording:"),
-        table2(estimates, "recording"),
+        *_table2(estimates),
         *_figures(estimates, gallery),
         Heading("Claims"),
         *claims_blocks(estimates),
         Heading("What differs from the paper, and why"),
         Text(_differences(estimates)),
-        variants_table(estimates),
+        *(variants_table(estimates, level) for level in LEVELS),
         Text(
             "Differences are from CMSC by the paper's equations, by the encoder of the lowest loss and over common "
             "seeds. With one seed, their intervals cover patients but not seeds."
@@ -130,17 +123,18 @@ def _table1(estimates: Estimates, gallery: Gallery) -> list[Block]:
         Heading("Table 1: linear evaluation"),
         Text(
             "A linear classifier on frozen encoders, with half of the labels, four leads and embeddings of 128 "
-            "dimensions. The columns 'lowest loss' and 'best validation AUC' are the two encoders of each run."
+            "dimensions. The columns 'lowest loss' and 'best validation AUC' are the two encoders of each run. The "
+            "last table of a dataset has the runs: how each stopped, the epochs of its two encoders, and the "
+            f"change of its validation loss over the last {LAST_EPOCHS} epochs."
         ),
     ]
     for dataset in SOURCES:
-        blocks += [Heading(DATASET_NAMES[dataset], 3), table1(estimates, dataset)]
-    stops = pretraining_table(estimates.results)
+        blocks += [Heading(DATASET_NAMES[dataset], 3), *(table1(estimates, dataset, level) for level in LEVELS)]
+        stops = pretraining_table(estimates.results, dataset)
+        blocks.append(stops if stops.rows else Text("No pre-training is done yet."))
     pictures = gallery.pictures(learning_figures(estimates))
     return [
         *blocks,
-        Heading("Pre-trainings", 3),
-        stops if stops.rows else Text("No pre-training is done yet."),
         Heading("Learning curves", 3),
         Text(
             "Validation AUC per frame of a linear classifier on the encoders that each run kept; 0 epochs are random "
@@ -148,6 +142,20 @@ def _table1(estimates: Estimates, gallery: Gallery) -> list[Block]:
         ),
         *(pictures or [Text("Not done.")]),
     ]
+
+
+def _table2(estimates: Estimates) -> list[Block]:
+    blocks: list[Block] = [
+        Heading("Table 2: fine-tuning on other datasets"),
+        Text(
+            "Fine-tuning with half of the labels, from the encoder of the lowest loss. Estimated times exclude "
+            "pre-training. Per frame, parentheses have the paper's value."
+        ),
+    ]
+    for source in SOURCES:
+        name = f"After pre-training on {DATASET_NAMES[source]}"
+        blocks += [Heading(name, 3), *(table2(estimates, source, level) for level in LEVELS)]
+    return blocks
 
 
 def _figures(estimates: Estimates, gallery: Gallery) -> list[Block]:
@@ -159,7 +167,14 @@ def _figures(estimates: Estimates, gallery: Gallery) -> list[Block]:
         Text("Validation AUC of fine-tuning by epoch. Bold lines are means over seeds, thin lines are seeds."),
         *(curves or [Text("Not done.")]),
         Text("Test AUC, with the paper's values (table 17) per frame:"),
-        *label_fractions(estimates),
+        *(
+            block
+            for transfer in FEWER_LABELS
+            for block in (
+                Heading(transfer_label(*transfer), 3),
+                *(label_fractions(estimates, *transfer, level) for level in LEVELS),
+            )
+        ),
         Heading("Figure 6: distances within and between patients"),
         Text(
             "Validation patients of PhysioNet 2020, seed 0. The axis ends at the distance that "

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reproduction.cells import LEVELS
+from reproduction.cells import LEVELS, Level
 from reproduction.experiments import finetuned, linear, variant
 from reproduction.report.build import make_report
 from reproduction.report.estimates import CHOICES, Estimates
@@ -37,73 +37,85 @@ def rows(text: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("dataset", ["chapman", "physionet2020"])
-def test_table_1_has_both_encoders_beside_the_paper(complete: Path, dataset: str) -> None:
-    found = rows(part(complete, f"### {DATASET_NAMES[dataset]}", "### "))
+@pytest.mark.parametrize("level", LEVELS)
+def test_table_1_has_both_encoders_beside_the_paper(complete: Path, dataset: str, level: Level) -> None:
+    start = LEVELS.index(level) * len(ALL_METHODS)
+    found = rows(part(complete, f"### {DATASET_NAMES[dataset]}", "### "))[start : start + len(ALL_METHODS)]
     assert [row[0] for row in found] == [METHOD_NAMES[method] for method in ALL_METHODS]
     estimates = Estimates(Results(complete / "results"))
     for method, row in zip(ALL_METHODS, found, strict=True):
-        means = [
-            estimates.auc(partial(linear, method, dataset), level, choice) for level in LEVELS for choice in CHOICES
-        ]
+        means = [estimates.auc(partial(linear, method, dataset), level, choice) for choice in CHOICES]
         expected = [f"{mean.value:.3f} ± {mean.deviation:.3f}" for mean in means if mean is not None]
         if method in ("random", "supervised"):
-            expected[1::2] = [DASH, DASH]
-        assert [entry.split(" (")[0] for entry in row[2:6]] == expected
-        assert row[6] == "3"
+            expected[1] = DASH
+        assert [entry.split(" (")[0] for entry in row[-3:-1]] == expected
+        assert row[-1] == "3"
     values = {row[0]: row for row in found}
-    assert values["CMSC"][1] == {"chapman": "0.896 ± 0.005", "physionet2020": "0.715 ± 0.033"}[dataset]
-    supervised = {"chapman": "0.907 ± 0.006 (table 2)", "physionet2020": "0.803 ± 0.008 (table 2)"}
-    assert values["supervised"][1] == supervised[dataset]
-    assert values["CMSC"][2] == values["CMSC"][3]  # its lowest loss has the best validation AUC
-    assert values["SimCLR"][2] != values["SimCLR"][3]
+    assert values["CMSC"][-3] == values["CMSC"][-2]  # its lowest loss has the best validation AUC
+    assert values["SimCLR"][-3] != values["SimCLR"][-2]
+
+
+def test_table_1_has_the_values_of_the_paper(complete: Path) -> None:
+    found = [rows(part(complete, f"### {name}", "### "))[: len(ALL_METHODS)] for name in ("Chapman", "PhysioNet 2020")]
+    chapman, physionet = ({row[0]: row[1] for row in each} for each in found)
+    assert (chapman["CMSC"], physionet["CMSC"]) == ("0.896 ± 0.005", "0.715 ± 0.033")
+    assert chapman["supervised"] == "0.907 ± 0.006 (table 2)"  # random weights in table 2
+    assert physionet["supervised"] == "0.803 ± 0.008 (table 2)"
+    assert chapman["random weights"] == DASH
 
 
 def test_every_pretraining_says_how_it_stopped(complete: Path) -> None:
     """By the factory: CMSC's loss falls by 0.01 an epoch to the last, BYOL's rises, the others lose patience."""
-    found = {row[0]: row[1:] for row in rows(part(complete, "### Pre-trainings", "### "))}
-    assert found["CMSC on Chapman, seed 2"][:4] == ["stopped at 400 epochs", "400", "400", "−0.150"]
-    assert found["SimCLR on Chapman, seed 0"][:4] == ["stopped by patience after 60 epochs", "45", "25", "+0.150"]
-    assert found["BYOL on PhysioNet 2020, seed 1"][:4] == ["stopped at 100 epochs", "1", "1", "+0.150"]
-    assert "CMSC on PhysioNet 2020, seed 0, a split that leaks" in found
-    assert found["CMSC on Chapman, seed 0"][4:] == ["0.2", "1.5"]  # 600 s for 400 epochs
+    chapman, physionet = (
+        {row[0]: row[1:] for row in rows(part(complete, f"### {name}", "### "))[2 * len(ALL_METHODS) :]}
+        for name in ("Chapman", "PhysioNet 2020")
+    )
+    assert chapman["CMSC, seed 2 (stopped at 400 epochs)"] == ["400", "400", "−0.150", "1.5"]  # 600 s in all
+    assert chapman["SimCLR, seed 0 (stopped by patience after 60 epochs)"] == ["45", "25", "+0.150", "10.0"]
+    assert physionet["BYOL, seed 1 (stopped at 100 epochs)"] == ["1", "1", "+0.150", "6.0"]
+    assert "CMSC, seed 0, a split that leaks (stopped at 400 epochs)" in physionet
+    assert physionet.keys() - chapman.keys() == {name for name in physionet if name.count(",") == 2}
     assert LAST_EPOCHS == 15
 
 
 def test_tables_2_and_4_have_values_seeds_and_the_paper(complete: Path) -> None:
     estimates = Estimates(Results(complete / "results"))
-    found = {row[0]: row for row in rows(part(complete, "## Table 2: fine-tuning on other datasets"))[:8]}
+    chapman, physionet = (
+        {row[0]: row for row in rows(part(complete, f"### After pre-training on {name}", "##"))[: len(ALL_METHODS)]}
+        for name in ("Chapman", "PhysioNet 2020")
+    )
     mean = estimates.auc(partial(finetuned, "cmsmlc", "chapman", "cardiology"), "frame")
     assert mean is not None
-    assert found["CMSMLC"][1] == f"{mean.value:.3f} (1 seed; paper 0.717 ± 0.006)"
-    assert found["MT-SSL"][6].endswith("(1 seed; paper 0.923 ± 0.007)")
+    assert chapman["CMSMLC"][1] == f"{mean.value:.3f} (1 seed; paper 0.717 ± 0.006)"
+    assert physionet["MT-SSL"][3].endswith("(1 seed; paper 0.923 ± 0.007)")
     fractions = rows(part(complete, "### Chapman → PhysioNet 2017", "### "))
-    assert [row[0] for row in fractions] == ["random weights", "CMSC", "SimCLR"]
-    assert [re.search(r"paper (\S+)", entry)[1] for entry in fractions[1][1:4]] == ["0.768", "0.773", "0.804"]  # type: ignore[index]
+    assert [row[0] for row in fractions] == 2 * ["random weights", "CMSC", "SimCLR"]
+    assert [re.search(r"paper (\S+)", entry)[1] for entry in fractions[1][1:]] == ["0.768", "0.773", "0.804"]  # type: ignore[index]
     assert all("2 seeds" in row[1] for row in fractions)
 
 
 def test_variants_are_compared_with_cmsc(complete: Path) -> None:
     text = part(complete, "## What differs from the paper, and why")
-    base, *variants = rows(text)
-    assert base[0] == "CMSC by the paper's equations"
+    base, *_, leaking = rows(text)[:5]
+    assert (base[0], leaking[0]) == ("CMSC by the paper's equations", "a split that leaks")
     assert base[3] == DASH
     estimates = Estimates(Results(complete / "results"))
     cells = (partial(variant, "a split that leaks"), partial(linear, "cmsc", "physionet2020"))
     runs = [estimates.runs(cell) for cell in cells]
     difference = estimates.difference(runs[0], runs[1], "frame")
     assert difference is not None
-    assert variants[-1][3].startswith(f"{difference.value:+.3f}".replace("-", "−"))
+    assert leaking[3].startswith(f"{difference.value:+.3f}".replace("-", "−"))
     assert f"a split that leaks {difference.value:+.3f}".replace("-", "−") in text
 
 
 def test_missing_results_have_their_cost(sparse: Path) -> None:
     """Of CMSC on Chapman one seed of three is done, and nothing of the others but random weights."""
-    found = {row[0]: row for row in rows(part(sparse, "### Chapman", "### "))}
-    assert (found["CMSC"][6], found["SimCLR"][6]) == ("1 of 3", "0 of 3")
+    found = {row[0]: row for row in rows(part(sparse, "### Chapman", "### "))[: len(ALL_METHODS)]}
+    assert (found["CMSC"][4], found["SimCLR"][4]) == ("1 of 3", "0 of 3")
     assert re.fullmatch(r"not done \(about .* min\)", found["SimCLR"][2])
-    transfers = rows(part(sparse, "## Table 2: fine-tuning on other datasets"))
+    transfers = rows(part(sparse, "### After pre-training on Chapman", "### "))
     assert re.fullmatch(r"not done \(about .* min; paper 0\.695 ± 0\.024\)", transfers[5][1])
-    assert transfers[-1][1:] == ["not done"] * 6  # per recording
+    assert transfers[-1][1:] == ["not done"] * 3  # per recording
     assert "These variants are not done yet." in text_of(sparse)
 
 
@@ -117,14 +129,19 @@ def test_planned_cells_are_counted(complete: Path, sparse: Path) -> None:
         assert int(found["all"][2]) == done
 
 
-def test_claims_have_a_verdict_for_each_level(complete: Path) -> None:
-    found = rows(part(complete, "## Claims"))
-    assert [row[1] for row in found] == ["frame", "recording"] * 8 + [DASH]
-    first, second = found[:2]
-    assert first[0].startswith("CMSC is above SimCLR on Chapman. (section 6.2, line 222.")
-    assert re.match(r"CMSC − SimCLR, Chapman: \+0\.\d{3} \(.* to .*; 3 seeds\)", first[2])
-    assert (first[4], second[4]) == ("**holds**", "**holds**")
-    assert {row[4] for row in found[6:]} == {"**too few seeds**"}
+def test_claims_have_verdicts_and_differences(complete: Path, sparse: Path) -> None:
+    claims = part(complete, "## Claims").split("\n\n**")[1:]
+    assert len(claims) == 9
+    first, second = claims[:2]
+    assert first.startswith("CMSC is above SimCLR on Chapman.** Section 6.2, line 222. The paper's difference: 0.158.")
+    assert "Verdict per frame and per recording: **holds**." in first
+    ((name, *differences, seeds),) = rows(first)
+    assert (name, seeds, len(differences)) == ("CMSC − SimCLR, Chapman", "3", 4)  # two levels, two encoders
+    assert all(re.fullmatch(r"\+0\.\d{3} \(.* to .*\)", each) for each in differences)
+    assert len(rows(second)) == 4
+    assert all("**too few seeds**" in each for each in claims[3:])
+    assert re.search(r"Measured per frame.*: in \d+ of 36 experiments, with 1 seed or more", claims[3])
+    assert part(sparse, "## Claims").count("**not done**.") == 9
 
 
 def test_contradictions_of_the_paper_are_listed(sparse: Path) -> None:

@@ -161,24 +161,21 @@ def _table2(estimates: Estimates) -> list[Block]:
 def _figures(estimates: Estimates, gallery: Gallery) -> list[Block]:
     curves = gallery.pictures(_finetuning_curves(estimates))
     histograms = gallery.pictures(distance_figures(estimates.results))
-    reach = f"{100 * MOST_PAIRS:g} %"
-    return [
+    blocks: list[Block] = [
         Heading("Figure 4: fewer labels"),
         Text("Validation AUC of fine-tuning by epoch. Bold lines are means over seeds, thin lines are seeds."),
         *(curves or [Text("Not done.")]),
         Text("Test AUC, with the paper's values (table 17) per frame:"),
-        *(
-            block
-            for transfer in FEWER_LABELS
-            for block in (
-                Heading(transfer_label(*transfer), 3),
-                *(label_fractions(estimates, *transfer, level) for level in LEVELS),
-            )
-        ),
+    ]
+    for transfer in FEWER_LABELS:
+        tables = [label_fractions(estimates, *transfer, level) for level in LEVELS]
+        blocks += [Heading(transfer_label(*transfer), 3), *tables]
+    return [
+        *blocks,
         Heading("Figure 6: distances within and between patients"),
         Text(
             "Validation patients of PhysioNet 2020, seed 0. The axis ends at the distance that "
-            f"{reach} of the pairs between patients do not exceed."
+            f"{100 * MOST_PAIRS:g} % of the pairs between patients do not exceed."
         ),
         *(histograms or [Text("Not done.")]),
     ]

@@ -37,9 +37,10 @@ def claims_blocks(estimates: Estimates) -> list[Block]:
         }
         counts = {level: found[level, test.choices[0]].count for level in test.levels}
         about = f"**{test.says}** {test.location[0].upper()}{test.location[1:]}. {test.note}".strip()
-        blocks.append(Text(f"{about} {_by_level('Measured', counts)}{_by_level('Verdict', verdicts, '**')}"))
-        table = _differences_table(test, found)
-        blocks += [table] if table.rows else []
+        sentences = (about, _by_level("Measured", counts), _by_level("Verdict", verdicts, "**"))
+        blocks.append(Text(" ".join(filter(None, sentences))))
+        if any(each.effect is not None for outcome in found.values() for each in outcome.differences):
+            blocks.append(_differences_table(test, found))
     return blocks
 
 
@@ -49,8 +50,8 @@ def _by_level(word: str, texts: Mapping[Level, str], mark: str = "") -> str:
         return ""
     if len(set(texts.values())) == 1:
         levels = f" per {' and per '.join(texts)}" if len(texts) > 1 else ""
-        return f"{word}{levels}: {mark}{next(iter(texts.values()))}{mark}. "
-    return f"{word} {'; '.join(f'per {level}: {mark}{text}{mark}' for level, text in texts.items())}. "
+        return f"{word}{levels}: {mark}{next(iter(texts.values()))}{mark}."
+    return f"{word} {'; '.join(f'per {level}: {mark}{text}{mark}' for level, text in texts.items())}."
 
 
 def _differences_table(test: ClaimTest, found: Mapping[tuple[Level, Choice], Outcome]) -> Table:

@@ -102,7 +102,7 @@ def gather_speed() -> None:
         pairs = [(seconds(from_map), seconds(from_store)) for _ in range(ROUNDS)]
     speed = BATCH * len(batches)
     plain, ours = (speed / statistics.median(times) for times in zip(*pairs, strict=True))
-    print(f"  {len(store.manifest.shards)} shards: memory map {plain:,.0f} frames/s, store {ours:,.0f} frames/s")
+    print(f"  {len(store.shards)} shards: memory map {plain:,.0f} frames/s, store {ours:,.0f} frames/s")
     line("batches from the store / raw memory map", statistics.median(a / b for a, b in pairs), 0.9, unit="x")
 
 

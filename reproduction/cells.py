@@ -212,7 +212,7 @@ def _training_frames(dataset: str, leads: int, segmented: bool = False) -> float
 
 @lru_cache(maxsize=64)
 def _has_all_leads(store: Path) -> bool:
-    held = (info.leads or () for info in open_store(store).manifest.shards)
+    held = (info.leads or () for info in open_store(store).shards)
     return all(set(STANDARD_LEADS) <= {*leads, *derivable_leads(leads)} for leads in held)
 
 

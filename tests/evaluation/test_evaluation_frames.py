@@ -82,7 +82,7 @@ def test_another_unit_is_noted_without_normalization(store: Store) -> None:
 
 
 def test_raw_steps_are_scaled_for_an_encoder_of_millivolt(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    shards = [shard.model_copy(update={"unit": "adu"}) for shard in store.manifest.shards]
+    shards = [shard.model_copy(update={"unit": "adu"}) for shard in store.shards]
     manifest = store.manifest.model_copy(update={"shards": shards})
     monkeypatch.setattr(store, "manifest", manifest)
     plain, scaled = (

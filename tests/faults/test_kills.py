@@ -240,7 +240,7 @@ def test_kills_after_the_first_task(originals: Path, tmp_path: Path) -> None:
         return [sys.executable, str(SCRIPT), *arguments]
 
     undisturbed = ingest(small_dataset("ludb", 2), f"{originals}/ludb", tmp_path / "undisturbed")
-    assert len(undisturbed.manifest.shards) > 2
+    assert len(undisturbed.shards) > 2
     made = Ingest(command, fingerprint(undisturbed.folder))
     kills(made, tmp_path / "all", 1, "all", receipts(1), random.Random(1))
     kills(made, tmp_path / "main", 2, "main", receipts(1), random.Random(1))

@@ -72,7 +72,7 @@ def ingest_twice_with_kills(command: Any, count: int, folder: Path) -> dict[str,
     assert (len(store), store.manifest.version, store.manifest.quarantined) == (count, 1, {})
     assert {formats.count(form) for form in ("wfdb", "dicom", "clocs-csv")} == {count // 5}
     assert formats.count("edf") == 2 * count // 5
-    choice, tasks = random.Random(count), len(store.manifest.shards)
+    choice, tasks = random.Random(count), len(store.shards)
     for kill in range(KILLS):
         kill_after(Ingest(command, expected), folder / "killed", tasks * kill // KILLS, choice)
     last = run_timed(command(folder / "killed", 1))

@@ -17,7 +17,8 @@ import clocs
 import clocs.training.loop
 from clocs.core.files import find_damage
 from clocs.store.ingest import ingest
-from clocs.store.manifest import SHARDS, versions
+from clocs.store.manifest import versions
+from clocs.store.shard import SHARDS
 from clocs.store.task_records import TASK_RECORDS, read_task_record
 from clocs.training.checkpoint import newest_undamaged, save_checkpoint
 from clocs.training.encoder_module import load_encoder_folder

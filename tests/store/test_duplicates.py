@@ -23,7 +23,7 @@ def test_equal_signals_have_equal_keys_and_flat_signals_have_none(store_of: Make
     signals = [make_recording(seed=number, record_id=f"r{number}", patient_id=f"p{number}") for number in range(5)]
     again = replace(signals[1], record_id="again", patient_id="someone", labels=("AF",))
     store = store_of([*signals, flat("f0"), again, flat("f1"), flat("f2")], per_shard=2, gate=GATE_OFF)
-    assert [shard.records for shard in store.manifest.shards] == [2, 2, 2, 2, 1]
+    assert [shard.records for shard in store.shards] == [2, 2, 2, 2, 1]
     keys = signal_keys(store)
     np.testing.assert_array_equal(keys == 0, [False] * 5 + [True, False, True, True])
     assert keys[1] == keys[6]

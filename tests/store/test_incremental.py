@@ -71,7 +71,7 @@ def test_only_new_files_are_read(files: Path, tmp_path: Path) -> None:
     assert (read, stored(first)) == ("bcdgh", ["b", "d", "g"])
     second, read = grow(files, source, "abcdefgh", store)
     assert (read, stored(second), second.manifest.version) == ("aef", ["a", "b", "d", "e", "f", "g"], 2)
-    assert {shard.file for shard in first.manifest.shards} <= {shard.file for shard in second.manifest.shards}
+    assert {shard.file for shard in first.shards} <= {shard.file for shard in second.shards}
     assert (second.manifest.records_in, second.manifest.quarantined) == (8, {"short": 2})
     again, read = grow(files, source, "abcdefgh", store)
     assert (read, again.manifest) == ("", second.manifest)

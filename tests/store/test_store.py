@@ -19,8 +19,7 @@ from clocs.datasets.dataset import Options
 from clocs.signals.quality import GATE_OFF
 from clocs.store.duplicates import duplicate_groups
 from clocs.store.ingest import ingest
-from clocs.store.manifest import SHARDS
-from clocs.store.shard import signal_hash
+from clocs.store.shard import SHARDS, signal_hash
 from clocs.store.store import Store, open_store
 from clocs.store.summary import info, quarantined_rows
 from tests.conftest import make_recording

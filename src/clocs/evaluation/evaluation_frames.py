@@ -88,4 +88,4 @@ def frame_mismatches(input: dict[str, Any], policy: FramePolicy, store: Store) -
 
 
 def _units(store: Store) -> set[str]:
-    return {str(shard.unit) for shard in store.manifest.shards}
+    return {str(shard.unit) for shard in store.shards}

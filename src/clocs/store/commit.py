@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from clocs.core.errors import ConfigError, StoreError
-from clocs.core.files import write_bytes
+from clocs.core.files import content_hash, write_bytes
 from clocs.signals.quality import REASONS, GatePolicy
-from clocs.store.duplicates import repeated_record_ids
-from clocs.store.manifest import SHARDS, Manifest, QuarantineInfo, read_manifest, versions, write_manifest
+from clocs.store.manifest import Manifest, QuarantineInfo, read_manifest, versions, write_manifest
 from clocs.store.reader import StoreReader
+from clocs.store.segments import Segment, plan_segments, repeated_record_ids
 from clocs.store.task_records import TaskRecord
 
 
@@ -29,34 +29,37 @@ def commit_version(
         raise StoreError(
             f"{records_in} input recordings, but {stored} stored and {len(refused)} quarantined. Please report this."
         )
-    repeated = repeated_record_ids(folder / SHARDS, shards)
+    previous = read_manifest(folder) if versions(folder) else None
+    known = previous.segments if previous is not None else ()
+    segments = plan_segments(folder, known, shards)
+    repeated = repeated_record_ids(folder, segments, known)
     if repeated:
         raise ConfigError(f"Record ids must be unique. Repeated: {', '.join(repeated[:5])}.")
-    known = versions(folder)
-    number = known[-1] + 1 if known else 1
     rows = b"".join(json.dumps(row.model_dump(mode="json"), sort_keys=True).encode() + b"\n" for row in refused)
     count = Counter(row.reason for row in refused)
-
-    def manifest(number: int) -> Manifest:
-        listed = QuarantineInfo(
-            file=f"quarantine-{number:06d}.jsonl", sha256=hashlib.sha256(rows).hexdigest(), records=len(refused)
-        )
-        return Manifest(
+    content = {
+        "dataset": dataset,
+        "options": options,
+        "gate": gate.model_dump(mode="json"),
+        "records_in": records_in,
+        "stored": stored,
+        "quarantined": {reason: count[reason] for reason in REASONS if count[reason]},
+    }
+    listed = {"sha256": hashlib.sha256(rows).hexdigest(), "records": len(refused)}
+    hashes = [name for info in segments for name in Segment(folder, info).shard_table.column("sha256").to_pylist()]
+    content_sha256 = content_hash({**content, "quarantine": listed, "shards": hashes})
+    if previous is None or previous.content_sha256 != content_sha256:
+        number = previous.version + 1 if previous is not None else 1
+        file = f"quarantine-{number:06d}.jsonl"
+        write_bytes(folder / file, rows)
+        new = Manifest(
             version=number,
-            dataset=dataset,
-            options=options,
-            gate=gate.model_dump(mode="json"),
+            **content,
             software={name: version(name) for name in ("clocs", "numpy", "pyarrow")},
-            records_in=records_in,
-            stored=stored,
-            quarantined={reason: count[reason] for reason in REASONS if count[reason]},
-            quarantine=listed,
-            shards=shards,
+            quarantine=QuarantineInfo(file=file, **listed),
+            segments=tuple(segments),
+            first_sha256=content_sha256 if previous is None else previous.first_sha256,
+            content_sha256=content_sha256,
         )
-
-    if known and read_manifest(folder).sha256 == manifest(known[-1]).sha256:
-        return StoreReader(folder)
-    new = manifest(number)
-    write_bytes(folder / new.quarantine.file, rows)
-    write_manifest(folder, new)
+        write_manifest(folder, new)
     return StoreReader(folder)

@@ -227,7 +227,7 @@ def _source_tasks(source: Source, names: FileNames, done: ConversionResult) -> I
 
 def _store_tasks(store: Store, names: FileNames) -> Iterator[_ConversionTask]:
     index = 0
-    for shard in range(len(store.manifest.shards)):
+    for shard in range(len(store.shards)):
         for record_id in store.shard(shard).column("record_id").to_pylist():
             yield _ConversionTask(record_id, names.for_record(record_id), index)
             index += 1

@@ -192,5 +192,5 @@ def _count_removed(store: Store, keep: tuple[str, ...]) -> dict[str, int]:
 
 def _rows(store: Store) -> Iterator[dict[str, Any]]:
     columns = ["age", "site", "labels", "notes"]
-    for number in range(len(store.manifest.shards)):
+    for number in range(len(store.shards)):
         yield from store.shard(number).columns(columns).to_pylist()

@@ -6,15 +6,14 @@ Equal signals agree to a microvolt in all leads. For other duplicates see ``cloc
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from clocs.store.shard import HASH_BYTES, Shard, ShardInfo
+from clocs.store.shard import HASH_BYTES
 
 if TYPE_CHECKING:
     from clocs.store.reader import StoreReader
@@ -25,11 +24,7 @@ Keys = npt.NDArray[np.uint64]
 
 def duplicate_groups(store: StoreReader) -> list[Ints]:
     """Return the indices of recordings with identical signals, one array per group, ordered by first member."""
-    columns = [store.shard(number).column("signal_hash") for number in range(len(store.manifest.shards))]
-    known = np.flatnonzero(np.concatenate([column.is_valid().to_numpy(False) for column in columns] or [[]]))
-    hashes = np.concatenate(
-        [_hash_bytes(column.drop_null()) for column in columns] or [np.empty((0, HASH_BYTES), "u1")]
-    )
+    known, hashes = _signal_hashes(store)
     keys = np.ascontiguousarray(hashes).view("V16").reshape(-1)
     _, inverse, counts = np.unique(keys, return_inverse=True, return_counts=True)
     again = np.flatnonzero(counts[inverse] > 1)
@@ -51,11 +46,9 @@ def shared_lead_groups(store: StoreReader) -> list[Ints]:
 
 def signal_keys(store: StoreReader) -> Keys:
     """Return 64 bits of each recording's signal hash, (recordings,); 0 for a flat signal."""
+    known, hashes = _signal_hashes(store)
     keys = np.zeros(len(store), np.uint64)
-    for number in range(len(store.manifest.shards)):
-        column = store.shard(number).column("signal_hash")
-        indices = store.shard_starts[number] + np.flatnonzero(column.is_valid().to_numpy(False))
-        keys[indices] = np.ascontiguousarray(_hash_bytes(column.drop_null())[:, :8]).view("<u8").reshape(-1)
+    keys[known] = np.ascontiguousarray(hashes[:, :8]).view("<u8").reshape(-1)
     return keys
 
 
@@ -83,46 +76,40 @@ def lead_keys(store: StoreReader, records: npt.NDArray[np.bool_], *, all_leads: 
     Returns:
         Index of the recording of each lead, and the hash, (N,) each.
     """
-    numbers, keys = [], []
-    for shard_number in range(len(store.manifest.shards)):
-        shard, first = store.shard(shard_number), store.shard_starts[shard_number]
-        for row in np.flatnonzero(records[first : first + shard.info.records]):
-            leads = shard.leads[row]
-            for digest in shard.lead_hashes(int(row), leads if all_leads else [_most_common_lead(leads)]):
-                numbers.append(first + row)
-                keys.append(int.from_bytes(digest[:8], "little"))
-    return np.array(numbers, np.int64), np.array(keys, np.uint64)
+    numbers, keys, first = [np.empty(0, np.int64)], [np.empty(0, np.uint64)], 0
+    for batch in store.table(["leads", "lead_hashes"]).to_batches():
+        hashes = batch.column("lead_hashes")
+        values, rows = hashes.flatten().to_numpy(), pc.list_parent_indices(hashes).to_numpy()
+        chosen = records[first + rows] & (values > 0)
+        if not all_leads:
+            chosen &= _is_most_common_lead(batch.column("leads"), rows)
+        numbers.append(first + rows[chosen])
+        keys.append(values[chosen])
+        first += len(batch)
+    return np.concatenate(numbers), np.concatenate(keys)
 
 
-def _most_common_lead(leads: Sequence[str]) -> str:
-    """Return the lead that most devices and extracts record."""
-    return "II" if "II" in leads else leads[0]
+def _is_most_common_lead(leads: pa.ListArray, rows: Ints) -> npt.NDArray[np.bool_]:
+    """Return which leads of all rows are II or, in a row without II, the first: most devices record these."""
+    is_second = pc.equal(leads.flatten(), "II").to_numpy(False)
+    has_second = np.zeros(len(leads), bool)
+    has_second[rows[is_second]] = True
+    is_first = np.diff(rows, prepend=-1) > 0
+    return np.asarray(is_second | (is_first & ~has_second[rows]))
+
+
+def _signal_hashes(store: StoreReader) -> tuple[Ints, npt.NDArray[np.uint8]]:
+    """Return the indices of recordings that are not flat, (N,), and their signal hashes, (N, 16)."""
+    chunks = store.table(["signal_hash"]).column(0).chunks
+    known = np.flatnonzero(np.concatenate([chunk.is_valid().to_numpy(False) for chunk in chunks] or [[]]))
+    empty = np.empty((0, HASH_BYTES), np.uint8)
+    return known, np.concatenate([_hash_bytes(chunk.drop_null()) for chunk in chunks] or [empty])
 
 
 def _hash_bytes(column: pa.FixedSizeBinaryArray) -> npt.NDArray[np.uint8]:
     """Return the bytes of a column without nulls, (rows, 16)."""
     raw = np.frombuffer(column.buffers()[1], np.uint8).reshape(-1, HASH_BYTES)
     return raw[column.offset : column.offset + len(column)]
-
-
-def repeated_record_ids(folder: Path, shards: tuple[ShardInfo, ...]) -> list[str]:
-    """Return the record ids that occur more than once. It needs 8 bytes of memory per recording."""
-    keys = np.concatenate([_id_keys(Shard(folder / info.file, info)) for info in shards] or [np.empty(0, np.uint64)])
-    values, counts = np.unique(keys, return_counts=True)
-    suspects = set(values[counts > 1].tolist())
-    if not suspects:
-        return []
-    seen: dict[str, int] = {}
-    for info in shards:
-        shard = Shard(folder / info.file, info)
-        for row in np.flatnonzero(np.isin(_id_keys(shard), list(suspects))):
-            record_id = shard.column("record_id")[int(row)].as_py()
-            seen[record_id] = seen.get(record_id, 0) + 1
-    return [record_id for record_id, times in seen.items() if times > 1]
-
-
-def _id_keys(shard: Shard) -> Keys:
-    return np.frombuffer(b"".join(map(_digest, shard.column("record_id").to_pylist())), np.uint64)
 
 
 def _digest(text: str) -> bytes:

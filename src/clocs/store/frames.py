@@ -56,7 +56,7 @@ class Frames:
         leads = self._most_common_leads() if all_leads and not policy.leads else policy.leads
         self.policy = policy.model_copy(update={"leads": leads})
         self.classes = {name: tuple(labels) for name, labels in store.manifest.dataset["classes"].items()}
-        self.groups = [group for number in range(len(store.manifest.shards)) for group in self._groups_of_shard(number)]
+        self.groups = [group for number in range(len(store.shards)) for group in self._groups_of_shard(number)]
         self._gatherer = Gatherer(store, self.groups)
         self._cache: FrameCache | None = None
 
@@ -66,12 +66,12 @@ class Frames:
         return make, (self.store, self.policy), {"_cache": self._cache}
 
     def _most_common_leads(self) -> tuple[str, ...]:
-        numbers = range(len(self.store.manifest.shards))
+        numbers = range(len(self.store.shards))
         found = (item for number in numbers for item in self.store.rows_by_leads(number, self.records).items())
         return most_common_leads((leads, len(rows)) for leads, rows in found if len(rows))
 
     def _groups_of_shard(self, number: int) -> list[FrameGroup]:
-        info, policy = self.store.manifest.shards[number], self.policy
+        info, policy = self.store.shards[number], self.policy
         is_uniform = info.leads is not None and info.sampling_rate is not None and info.num_samples is not None
         is_complete = not info.missing and not policy.excluded_leads and policy.label_at == "recording"
         if is_uniform and is_complete and self.records is None:
@@ -100,7 +100,7 @@ class Frames:
         """Return the number of frames of each recording of the store, (recordings,)."""
         counts = np.zeros(len(self.store), np.int64)
         for group in self.groups:
-            first, records = self.store.shard_starts[group.shard], self.store.manifest.shards[group.shard].records
+            first, records = self.store.shard_starts[group.shard], self.store.shards[group.shard].records
             counts[first : first + records] += group.frames_per_row(records)
         return counts
 
@@ -215,9 +215,7 @@ class Frames:
 
     @functools.cached_property
     def _at_one_rate(self) -> bool:
-        return all(
-            self.store.manifest.shards[group.shard].sampling_rate == self.policy.sampling_rate for group in self.groups
-        )
+        return all(self.store.shards[group.shard].sampling_rate == self.policy.sampling_rate for group in self.groups)
 
     def targets(self, items: npt.ArrayLike, recordings: Ints | None = None) -> npt.NDArray[np.bool_]:
         """Return the classes of each item, (N, classes) bool, in the order of ``classes``.
@@ -245,12 +243,13 @@ class Frames:
         import pyarrow.compute as pc
 
         out = np.zeros((len(self.store), len(self.classes)), bool)
-        for number in range(len(self.store.manifest.shards)):
-            column = self.store.shard(number).column("labels")
+        first = 0
+        for column in self.store.table(["labels"]).column(0).chunks:
             labels, rows = column.flatten(), pc.list_parent_indices(column).to_numpy()
             for index, names in enumerate(self.classes.values()):
                 is_member = pc.is_in(labels, pa.array(names, labels.type)).to_numpy(zero_copy_only=False)
-                out[self.store.shard_starts[number] + rows[is_member], index] = True
+                out[first + rows[is_member], index] = True
+            first += len(column)
         return out
 
     def cached(self, folder: str | os.PathLike[str] | None = None) -> Frames:

@@ -71,11 +71,11 @@ class Gatherer:
         self.store, self.groups = store, groups
         self.ends = np.cumsum([group.num_items for group in groups], dtype=np.int64)
         self.shard = np.array([group.shard for group in groups], np.int64)
-        infos = [store.manifest.shards[group.shard] for group in groups]
+        infos = [store.shards[group.shard] for group in groups]
         self._before = np.concatenate([[0], self.ends[:-1]])
         self._wide = np.array([info.dtype == "int32" for info in infos], bool)
         self._any_wide = bool(self._wide.any())
-        self._windows = {wide: Windows(len(store.manifest.shards), "int32" if wide else "int16") for wide in (0, 1)}
+        self._windows = {wide: Windows(len(store.shards), "int32" if wide else "int16") for wide in (0, 1)}
         self._uniform = all(
             group.items_per_row is not None and None not in (info.num_samples, info.gain, info.baseline, info.leads)
             for group, info in zip(groups, infos, strict=True)
@@ -92,7 +92,7 @@ class Gatherer:
         self._any_derived = bool((self._second.lead >= 0).any())
         self._concatenate_rows()
         _ = store.checked  # created before workers fork, so that they share it
-        self._file_begin = np.zeros(len(store.manifest.shards), np.int64)
+        self._file_begin = np.zeros(len(store.shards), np.int64)
         """Byte of the file at which the samples of each open shard begin."""
         self._all_checked = False
         """True when every chunk of every item was compared with its checksum."""
@@ -111,7 +111,7 @@ class Gatherer:
         selected = [group.rows for group in self.groups]
         self._rows: Ints | None = None
         if self._uniform and any(rows is not None for rows in selected):
-            counts = [self.store.manifest.shards[group.shard].records for group in self.groups]
+            counts = [self.store.shards[group.shard].records for group in self.groups]
             lists = [np.arange(count) if rows is None else rows for rows, count in zip(selected, counts, strict=True)]
             self._rows = np.concatenate(lists)
             self._rows_before = np.cumsum([0, *(len(rows) for rows in lists[:-1])])
@@ -257,7 +257,7 @@ class Gatherer:
         file_begin = int(self._file_begin[group.shard])
         if not file_begin:
             return False  # not opened yet
-        shard, info = self.store.shard(group.shard), self.store.manifest.shards[group.shard]
+        shard, info = self.store.shard(group.shard), self.store.shards[group.shard]
         rows = np.unique(group.listed[0]) if group.listed is not None else group.rows
         if rows is None:
             rows = np.arange(info.records)

@@ -19,8 +19,9 @@ from clocs.datasets.redaction import searchable_values
 from clocs.formats.reading import FORMATS, detect_format, read_identity_from
 from clocs.store.arrow_files import CheckedArrow
 from clocs.store.byte_search import TextSearch
-from clocs.store.manifest import SHARDS, manifest_path, read_manifest, read_quarantine, versions
-from clocs.store.shard import schema
+from clocs.store.manifest import manifest_path, read_manifest, read_quarantine, versions
+from clocs.store.segments import METADATA
+from clocs.store.shard import SHARDS, schema
 from clocs.store.task_records import TASK_RECORDS
 
 _MONTHS = "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec"
@@ -117,10 +118,16 @@ def scan_identities(
             reported.add((file, value))
     for path in sorted(path for path in root.rglob("*") if path.is_file()):
         file = path.relative_to(root).as_posix()
-        for value in (value for value in search.search_file(path) if (file, value) not in reported):
+        known = {value for name, value in reported if name == file or _is_copy(file, name)}
+        for value in (value for value in search.search_file(path) if value not in known):
             found.setdefault((file, "bytes", searched[value]), []).append(value)
     hits = [IdentityHit(*location, len(matches), mask(matches[0])) for location, matches in sorted(found.items())]
     return IdentityScan(tuple(hits), len(searched), len(values) - len(searched))
+
+
+def _is_copy(file: str, name: str) -> bool:
+    """Return whether a file is metadata and another is a shard, whose columns the metadata repeat."""
+    return file.startswith(f"{METADATA}/") and name.startswith(f"{SHARDS}/")
 
 
 def identity_values(archive: str | os.PathLike[str]) -> dict[str, str]:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from clocs.datasets import Entry
 from clocs.store.manifest import read_manifest, versions
+from clocs.store.segments import Segment
 from clocs.store.task_records import TaskRecord, read_task_records
 
 Digests = npt.NDArray[np.uint64]
@@ -88,7 +89,8 @@ def _digest_array(digests: tuple[str, ...]) -> Digests:
 
 def _task_records(folder: Path) -> list[TaskRecord]:
     """Return the records that list their entries, those of the newest version first."""
-    newest = {shard.file for shard in read_manifest(folder).shards} if versions(folder) else set()
+    segments = read_manifest(folder).segments if versions(folder) else ()
+    newest = {name for info in segments for name in Segment(folder, info).files()}
 
     def rank(record: TaskRecord) -> int:
         files = {shard.file for shard in record.shards}

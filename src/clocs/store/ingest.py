@@ -66,6 +66,6 @@ def count_removed_recordings(store: Store, older: Store) -> int:
 
 def _own_record_ids(store: Store, other: Store) -> set[str]:
     """Return the record ids in shards that the other version lacks."""
-    shared = {shard.file for shard in other.manifest.shards}
-    own_shards = [number for number, shard in enumerate(store.manifest.shards) if shard.file not in shared]
+    shared = {shard.file for shard in other.shards}
+    own_shards = [number for number, shard in enumerate(store.shards) if shard.file not in shared]
     return {name for number in own_shards for name in store.shard(number).column("record_id").to_pylist()}

@@ -12,9 +12,9 @@ from clocs.core.errors import ConfigError
 from clocs.core.files import is_inside
 from clocs.core.pseudonyms import PSEUDONYM
 from clocs.datasets.dataset import Dataset, Options
-from clocs.store.manifest import SHARDS, Manifest, check_not_inside_store, read_manifest, versions
+from clocs.store.manifest import Manifest, check_not_inside_store, read_manifest, versions
 from clocs.store.reader import StoreReader
-from clocs.store.shard import Shard
+from clocs.store.shard import SHARDS, Shard
 from clocs.store.task_records import read_task_records
 
 MAX_LISTED_LABELS: Final = 20

@@ -11,13 +11,11 @@ from typing import Any, Final, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from clocs.core.errors import ConfigError, IntegrityError, StoreError
-from clocs.core.files import content_hash, seal, unseal, write_bytes
-from clocs.store.shard import ShardInfo
+from clocs.core.files import seal, unseal, write_bytes
+from clocs.store.segments import SegmentInfo
 
-FORMAT: Final = "clocs-store-2"
+FORMAT: Final = "clocs-store-3"
 """Format of manifests that this version reads and writes."""
-SHARDS = "shards"
-"""Folder of the shards within a store."""
 Model = TypeVar("Model", bound=BaseModel)
 _NAME = re.compile(r"^manifest-(\d{6})\.json$")
 
@@ -60,15 +58,12 @@ class Manifest(BaseModel):
     """Number of quarantined recordings by reason."""
     quarantine: QuarantineInfo
     """The list of quarantined recordings."""
-    shards: tuple[ShardInfo, ...]
-    """Shards in order."""
-
-    @property
-    def sha256(self) -> str:
-        """Hash of the content, independent of the version number and of the software."""
-        return content_hash(
-            self.model_dump(mode="json", exclude={"version": True, "software": True, "quarantine": {"file"}})
-        )
+    segments: tuple[SegmentInfo, ...]
+    """Segments in order, which list the shards."""
+    first_sha256: str
+    """Content hash of the store's first version, which names the store for ever."""
+    content_sha256: str
+    """Hash of the content, independent of version, software and segments: any change of a recording changes it."""
 
 
 def manifest_path(folder: Path, version: int) -> Path:

@@ -17,8 +17,9 @@ from clocs.core.recording import Recording
 from clocs.signals.framing import FramePolicy
 from clocs.signals.leads import add_derived_leads, derivable_leads
 from clocs.store.checksums import CheckedChunks
-from clocs.store.manifest import SHARDS, read_manifest
-from clocs.store.shard import Shard, schema
+from clocs.store.manifest import read_manifest
+from clocs.store.segments import COLUMNS, Segment, ShardTable
+from clocs.store.shard import SHARDS, Shard, schema
 
 StoreLike = str | os.PathLike[str]
 """Folder of a store, or an open store."""
@@ -35,16 +36,23 @@ class StoreReader:
         self.folder = Path(folder)
         self.manifest = read_manifest(self.folder, version)
         self._check = os.environ.get(SKIP_CHECKSUMS) != "1" if check is None else check
-        self.shard_starts = np.cumsum([0, *(info.records for info in self.manifest.shards)], dtype=np.int64)
+        self.segments = tuple(Segment(self.folder, info, self._check) for info in self.manifest.segments)
+        self.shards = ShardTable(self.segments)
+        """Entries of the shards, in order."""
         self.shard = functools.lru_cache(maxsize=OPEN_SHARDS)(self._open_shard)
 
     @property
     def sha256(self) -> str:
         """Hash of the content. Any change of a recording or label changes it."""
-        return self.manifest.sha256
+        return self.manifest.content_sha256
 
     def __len__(self) -> int:
-        return int(self.shard_starts[-1])
+        return self.manifest.stored
+
+    @functools.cached_property
+    def shard_starts(self) -> npt.NDArray[np.int64]:
+        """Index of the first recording of each shard, and the number of recordings, (shards + 1,)."""
+        return np.concatenate([[0], np.cumsum(self.shards.column("records"))]).astype(np.int64)
 
     def __fspath__(self) -> str:
         return str(self.folder)
@@ -60,13 +68,13 @@ class StoreReader:
     @functools.cached_property
     def checked(self) -> CheckedChunks:
         """Flags of the chunks that were compared with their checksums."""
-        chunks = CheckedChunks(info.bytes for info in self.manifest.shards)
+        chunks = CheckedChunks(self.shards.column("bytes"))
         if not self._check:
             chunks.skip()
         return chunks
 
     def _open_shard(self, number: int) -> Shard:
-        info = self.manifest.shards[number]
+        info = self.shards[number]
         return Shard(self.folder / SHARDS / info.file, info, self.checked.of_file(number))
 
     def check_samples(self, shards: npt.NDArray[np.int64], begin: npt.NDArray[np.int64], num_bytes: int) -> None:
@@ -118,19 +126,19 @@ class StoreReader:
         Raises:
             ConfigError: The store has no such record id.
         """
-        import pyarrow.compute as pc
-
-        for number in range(len(self.manifest.shards)):
-            row = pc.index(self.shard(number).column("record_id"), record_id).as_py()
-            if row >= 0:
-                return int(self.shard_starts[number]) + int(row)
+        first = 0
+        for segment in self.segments:
+            row = segment.find(record_id)
+            if row is not None:
+                return first + row
+            first += segment.info.records
         raise ConfigError(f"{self.folder} has no record '{record_id}'. List the ids: clocs data records {self.folder}")
 
     def __iter__(self) -> Iterator[Recording]:
         return (self.recording(number) for number in range(len(self)))
 
     def table(self, columns: str | Sequence[str]) -> pa.Table:
-        """Return metadata columns of all recordings, in order, as views into the shards.
+        """Return metadata columns of all recordings, in order, as views into files.
 
         Args:
             columns: Name of a column, or several.
@@ -142,11 +150,10 @@ class StoreReader:
             ConfigError: A column is unknown.
         """
         columns = [columns] if isinstance(columns, str) else list(columns)
-        known = schema("int16").names
-        unknown = [name for name in columns if name not in known]
+        unknown = [name for name in columns if name not in COLUMNS]
         if unknown:
-            raise ConfigError(f"Unknown column {', '.join(unknown)}. Columns of a store: {', '.join(known)}.")
-        batches = [self.shard(number).columns(columns) for number in range(len(self.manifest.shards))]
+            raise ConfigError(f"Unknown column {', '.join(unknown)}. Columns of a store: {', '.join(COLUMNS)}.")
+        batches = [segment.columns(columns) for segment in self.segments]
         empty = pa.schema([schema("int16").field(name) for name in columns])
         return pa.Table.from_batches(batches, None if batches else empty)
 
@@ -162,7 +169,7 @@ class StoreReader:
         Returns:
             Rows of each tuple of leads.
         """
-        info, begin = self.manifest.shards[number], int(self.shard_starts[number])
+        info, begin = self.shards[number], int(self.shard_starts[number])
         rows = np.arange(info.records) if records is None else np.flatnonzero(records[begin : begin + info.records])
         if info.leads is not None:
             return {info.leads: rows}
@@ -173,13 +180,25 @@ class StoreReader:
 
     def leads(self) -> set[str]:
         """Return the leads that at least one recording stores, or that follow from its leads."""
-        layouts = {layout for number in range(len(self.manifest.shards)) for layout in self.rows_by_leads(number)}
+        layouts = {layout for number in range(len(self.shards)) for layout in self.rows_by_leads(number)}
         return {lead for layout in layouts for lead in (*layout, *derivable_leads(layout))}
 
     def patient_codes(self) -> tuple[npt.NDArray[np.int64], int]:
-        """Return an integer code of each recording's patient, (recordings,), and the number of patients."""
-        codes = self.table(["patient_id"]).column(0).combine_chunks().dictionary_encode()
-        return codes.indices.to_numpy().astype(np.int64), len(codes.dictionary)
+        """Return an integer code of each recording's patient, (recordings,), and the number of patients.
+
+        Codes count from 0 in the order of the patients' first recordings.
+        """
+        return self._patient_codes
+
+    @functools.cached_property
+    def _patient_codes(self) -> tuple[npt.NDArray[np.int64], int]:
+        hashes = np.concatenate([segment.patient_codes for segment in self.segments] or [np.empty(0, np.uint64)])
+        _, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
+        rank = np.empty(len(first), np.int64)
+        rank[np.argsort(first)] = np.arange(len(first))
+        codes = rank[inverse]
+        codes.setflags(write=False)
+        return codes, len(first)
 
     def frame_policy(self, name: str) -> FramePolicy:
         """Return a frame policy of the dataset.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ from clocs.store.arrow_files import CheckedArrow, write_arrow
 from clocs.store.checksums import write_checksums
 
 _EPISODE = pa.struct([("start", pa.int64()), ("end", pa.int64()), ("label", pa.string())])
+SHARDS = "shards"
+"""Folder of the shards within a store."""
 HASH_BYTES = 16
 
 
@@ -47,6 +49,7 @@ def schema(dtype: str) -> pa.Schema:
             ("baseline", pa.list_(pa.int32())),
             ("missing", pa.list_(pa.int64())),
             ("signal_hash", pa.binary(HASH_BYTES)),
+            ("lead_hashes", pa.list_(pa.uint64())),
             ("source", pa.string()),
             ("source_sha256", pa.string()),
             ("format", pa.string()),
@@ -57,7 +60,7 @@ def schema(dtype: str) -> pa.Schema:
     )
 
 
-_METADATA = [name for name in schema("int16").names if name not in ("values", "signal_hash", "missing")]
+_METADATA = [name for name in schema("int16").names if name not in ("values", "signal_hash", "lead_hashes", "missing")]
 
 
 class ShardInfo(BaseModel):
@@ -109,6 +112,16 @@ def signal_hash(recording: Recording) -> bytes | None:
         lead = recording.digital[row], recording.gain[row], recording.baseline[row]
         digest.update(_microvolts(*lead, recording.unit).tobytes())
     return digest.digest()
+
+
+def lead_hashes(recording: Recording) -> list[int]:
+    """Return a 64-bit hash of sampling rate and samples (to 1 uV) of each lead; 0 for a flat lead."""
+    prefix, found = repr(recording.sampling_rate).encode(), []
+    for values, gain, baseline in zip(recording.digital, recording.gain, recording.baseline, strict=True):
+        steps = b"" if (values == values[0]).all() else _microvolts(values, gain, baseline, recording.unit).tobytes()
+        digest = hashlib.blake2b(prefix + steps, digest_size=HASH_BYTES).digest()
+        found.append(int.from_bytes(digest[:8], "little") if steps else 0)
+    return found
 
 
 def _microvolts(values: Digital, gain: float, baseline: int, unit: str) -> npt.NDArray[np.int32]:
@@ -185,6 +198,7 @@ def _row(recording: Recording) -> dict[str, Any]:
         "baseline": recording.baseline,
         "missing": np.count_nonzero(absent, axis=1),
         "signal_hash": signal_hash(recording),
+        "lead_hashes": lead_hashes(recording),
         "source": origin.source,
         "source_sha256": origin.sha256,
         "format": origin.format,
@@ -270,21 +284,6 @@ class Shard:
         column = self.column(name)
         kind = schema(self.info.dtype).field(name).type.value_type.to_pandas_dtype()
         return _column_view(column.values, kind), _column_view(column.offsets, np.int32)
-
-    def lead_hashes(self, row: int, leads: Iterable[str]) -> Iterator[bytes]:
-        """Iterate over hashes of single leads by sampling rate and samples (to 1 uV). Flat leads are skipped."""
-        names, sampling_rate, unit = self.leads[row], float(self.sampling_rate[row]), self._units[row]
-        digital = self.digital(row)
-        (gains, starts), (baselines, _) = self.lead_values("gain"), self.lead_values("baseline")
-        for index in map(names.index, leads):
-            if (digital[index] != digital[index, 0]).any():
-                at = starts[row] + index
-                steps = _microvolts(digital[index], float(gains[at]), int(baselines[at]), unit)
-                yield hashlib.blake2b(repr(sampling_rate).encode() + steps.tobytes(), digest_size=HASH_BYTES).digest()
-
-    @functools.cached_property
-    def _units(self) -> list[str]:
-        return [self.info.unit] * self.info.records if self.info.unit else self.column("unit").to_pylist()
 
     def recording(self, row: int) -> Recording:
         """Read a recording with its stored leads only."""

@@ -138,14 +138,26 @@ def _patient_clusters(
 
 def _reexported_groups(store: StoreReader) -> list[npt.NDArray[np.int64]]:
     """Return groups of recordings of the same ECG in different formats, leads or steps."""
-    kinds = {kind for number in range(len(store.manifest.shards)) for kind in _file_kinds(store, number)}
-    return [*near_duplicate_groups(store), *shared_lead_groups(store)] if len(kinds) > 1 else []
+    several = _has_several_kinds(store)
+    return [*near_duplicate_groups(store), *shared_lead_groups(store)] if several else []
 
 
-def _file_kinds(store: StoreReader, shard: int) -> set[tuple[str, tuple[str, ...], tuple[float, ...]]]:
-    """Return format, leads and gains of the files of a shard. Within one kind, the same ECG is the same signal."""
-    formats, leads, gains = (store.shard(shard).column(name).to_pylist() for name in ("format", "leads", "gain"))
-    return {(name, tuple(lead), tuple(gain)) for name, lead, gain in zip(formats, leads, gains, strict=True)}
+def _has_several_kinds(store: StoreReader) -> bool:
+    """Return whether files differ in format, leads or gains. Within one kind, the same ECG is the same signal."""
+    import pyarrow.compute as pc
+
+    if len(pc.unique(store.table(["format"]).column(0))) > 1:
+        return True
+    kinds: set[tuple[Any, Any]] = set()
+    for number, info in enumerate(store.shards):
+        if info.leads is not None and info.gain is not None:
+            kinds.add((info.leads, (info.gain,) * len(info.leads)))
+        else:
+            leads, gains = (store.shard(number).column(name).to_pylist() for name in ("leads", "gain"))
+            kinds.update((tuple(lead), tuple(gain)) for lead, gain in zip(leads, gains, strict=True))
+        if len(kinds) > 1:
+            return True
+    return False
 
 
 def _earlier_parts(store: StoreReader, split: Split, present: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:

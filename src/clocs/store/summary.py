@@ -81,8 +81,8 @@ def info(store: StoreLike) -> dict[str, Any]:
         "duplicates": {"groups": len(groups), "records": members, "redundant": members - len(groups)},
         "frames": frames.num_frames if frames is not None else None,
         "instances": len(frames) if frames is not None else None,
-        "shards": len(store.manifest.shards),
-        "bytes": sum(shard.bytes for shard in store.manifest.shards),
+        "shards": len(store.shards),
+        "bytes": sum(shard.bytes for shard in store.shards),
     }
 
 

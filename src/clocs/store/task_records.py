@@ -13,8 +13,7 @@ from clocs.core.errors import IntegrityError
 from clocs.core.files import seal, unseal, write_bytes
 from clocs.signals.quality import Finding
 from clocs.store.checksums import checksums_path
-from clocs.store.manifest import SHARDS
-from clocs.store.shard import ShardInfo
+from clocs.store.shard import SHARDS, ShardInfo
 
 TASK_RECORDS = "receipts"
 """Folder of the task records within a store."""

@@ -13,8 +13,9 @@ import numpy as np
 from clocs.core.errors import ClocsError, IntegrityError, StoreError
 from clocs.core.files import find_damage, unseal
 from clocs.store.checksums import checksums_path, hash_shard, read_checksums, write_checksums
-from clocs.store.manifest import SHARDS, manifest_path, read_manifest, versions
-from clocs.store.shard import ShardInfo
+from clocs.store.manifest import manifest_path, read_manifest, versions
+from clocs.store.segments import METADATA, Segment, SegmentInfo
+from clocs.store.shard import SHARDS, ShardInfo
 from clocs.store.splits import SPLITS
 from clocs.store.task_records import TASK_RECORDS
 
@@ -49,7 +50,7 @@ def verify(folder: str | os.PathLike[str], progress: Callable[[int, int], None] 
     """
     root = Path(folder)
     faults: list[Fault] = []
-    shards: dict[str, ShardInfo] = {}
+    segments: dict[str, SegmentInfo] = {}
     if not versions(root):
         read_manifest(root)  # raises StoreError
     for number in versions(root):
@@ -58,12 +59,25 @@ def verify(folder: str | os.PathLike[str], progress: Callable[[int, int], None] 
         except ClocsError as error:
             faults.append(Fault(manifest_path(root, number).name, str(error)))
             continue
-        shards |= {shard.file: shard for shard in manifest.shards}
+        segments |= {info.name: info for info in manifest.segments}
         quarantine = manifest.quarantine
         if problem := find_damage(root / quarantine.file, quarantine.sha256, None):
             faults.append(Fault(quarantine.file, problem))
+    shards: dict[str, ShardInfo] = {}
+    listed = []
+    for info in segments.values():
+        segment = Segment(root, info)
+        try:
+            shards |= {shard.file: shard for shard in segment.shard_infos()}
+            listed.append(segment)
+        except IntegrityError as error:
+            faults.append(Fault(f"{METADATA}/{info.name}.shards.arrow", str(error)))
     for shard in _with_progress(shards, progress):
         faults += _check_shard(root, shard)
+    damaged = {Path(fault.file).name.partition(".")[0] for fault in faults}  # of shards and their checksums
+    for segment in listed:
+        if not damaged.intersection(name.partition(".")[0] for name in segment.files()):
+            faults += _check_segment(segment)
     return faults + _check_task_records(root) + _check_splits(root)
 
 
@@ -82,7 +96,8 @@ def add_checksums(folder: str | os.PathLike[str], progress: Callable[[int, int],
     """
     root, written = Path(folder), 0
     read_manifest(root)  # raises StoreError if the folder is not a store
-    shards = {shard.file: shard for number in versions(root) for shard in read_manifest(root, number).shards}
+    infos = {info.name: info for number in versions(root) for info in read_manifest(root, number).segments}
+    shards = {shard.file: shard for info in infos.values() for shard in Segment(root, info).shard_infos()}
     for shard in _with_progress(shards, progress):
         for fault in _check_shard(root, shard):
             if fault.file == f"{SHARDS}/{shard.file}":
@@ -121,6 +136,20 @@ def _check_shard(folder: Path, shard: ShardInfo) -> list[Fault]:
     except StoreError as error:
         return [Fault(checksums_name, str(error))]
     return [] if np.array_equal(stored, checksums) else [Fault(checksums_name, "does not match its shard")]
+
+
+def _check_segment(segment: Segment) -> list[Fault]:
+    """Compare the files of a segment with its shards. Missing files are written again."""
+    faults = []
+    for kind in ("records", "ids"):
+        try:
+            intact = segment.read(kind).equals(segment.computed(kind))
+            problem = "" if intact else "differs from its shards"
+        except (IntegrityError, StoreError) as error:
+            problem = str(error)
+        if problem:
+            faults.append(Fault(f"{METADATA}/{segment.info.name}.{kind}.arrow", f"{problem}. Delete it to rebuild it"))
+    return faults
 
 
 def _check_task_records(folder: Path) -> list[Fault]:

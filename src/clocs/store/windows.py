@@ -63,7 +63,7 @@ class Windows:
         self._buffers: dict[int, Digital] = {}
         self._address = np.zeros(num_buffers, np.int64)
         self._length = np.zeros(num_buffers, np.int64)
-        self._low = 0
+        self._low = self._high = 0
         self._memory: Digital = np.empty(0, self._dtype)
         self._window_views: dict[int, Digital] = {}
 
@@ -83,13 +83,13 @@ class Windows:
         self._buffers[number] = values
         self._address[number] = values.__array_interface__["data"][0]
         self._length[number] = len(values)
-        added = sorted(self._buffers)
-        low = int(self._address[added].min())
-        high = int((self._address[added] + self._length[added] * self._dtype.itemsize).max())
-        span = memoryview((ctypes.c_char * (high - low)).from_address(low)).cast("B")
-        self._low = low
+        begin = int(self._address[number])
+        self._low = min(self._low or begin, begin)
+        self._high = max(self._high, begin + values.nbytes)
+        num_bytes = self._high - self._low
+        span = memoryview((ctypes.c_char * num_bytes).from_address(self._low)).cast("B")
         self._window_views.clear()
-        self._memory = np.frombuffer(span, self._dtype, (high - low) // self._dtype.itemsize)
+        self._memory = np.frombuffer(span, self._dtype, num_bytes // self._dtype.itemsize)
 
     def take(
         self, numbers: Ints, starts: Ints, window: int, baseline: Ints, factor: npt.NDArray[np.float32]

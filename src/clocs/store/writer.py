@@ -26,9 +26,9 @@ from clocs.signals.quality import REASONS, Finding, GatePolicy, assess
 from clocs.store.commit import commit_version
 from clocs.store.incremental import FinishedTasks
 from clocs.store.ingest_checks import check_destination, check_no_original_ids, warn_of_unused_input
-from clocs.store.manifest import FORMAT, SHARDS
+from clocs.store.manifest import FORMAT
 from clocs.store.reader import StoreReader
-from clocs.store.shard import ShardInfo, write_shard
+from clocs.store.shard import SHARDS, ShardInfo, write_shard
 from clocs.store.task_records import (
     Progress,
     QuarantinedRecording,

@@ -17,7 +17,6 @@ from clocs.core.errors import ConfigError, UnitError
 from clocs.signals.framing import FramePolicy, Normalization
 from clocs.signals.leads import STANDARD_LEADS, canonical_lead
 from clocs.store.frames import Frames
-from clocs.store.manifest import read_manifest, versions
 from clocs.store.reader import StoreLike, StoreReader
 from clocs.store.splits import Split
 from clocs.store.store import Store, open_store
@@ -147,7 +146,7 @@ class FrameDataset(Dataset[dict[str, Tensor]]):
         Raises:
             UnitError: The store mixes units.
         """
-        units = {shard.unit for shard in self.store.manifest.shards}
+        units = {shard.unit for shard in self.store.shards}
         if len(units) != 1 or None in units:
             raise UnitError("A store that mixes millivolt and raw steps (adu) cannot be used. Make two stores of it.")
         return str(units.pop())
@@ -227,11 +226,10 @@ def patient_numbers(store: StoreReader) -> Ints:
     """Return a number of each recording's patient (N,) that is unique over stores.
 
     The upper 31 bits are a hash of the store, the lower 32 the patient's number in it. So patients of one store never
-    collide and keep their order, which the last digits of a loss depend on. The hash is that of the store's oldest
+    collide and keep their order, which the last digits of a loss depend on. The hash is that of the store's first
     version, which stays the same if the store is moved, copied or extended.
     """
-    oldest = read_manifest(store.folder, versions(store.folder)[0]).sha256
-    upper = int(hashlib.sha256(oldest.encode()).hexdigest()[:8], 16) >> 1
+    upper = int(hashlib.sha256(store.manifest.first_sha256.encode()).hexdigest()[:8], 16) >> 1
     return store.patient_codes()[0] + (np.int64(upper) << np.int64(32))
 
 
@@ -282,7 +280,7 @@ def _only_rate(store: Store) -> float:
     """Return the sampling rate that all recordings have."""
     rates = {
         float(sampling_rate)
-        for number in range(len(store.manifest.shards))
+        for number in range(len(store.shards))
         for sampling_rate in np.unique(store.shard(number).sampling_rate)
     }
     if len(rates) != 1:

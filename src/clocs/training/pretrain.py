@@ -224,7 +224,6 @@ def _train(
         run.begin()
         _log_resume(run, start)
     fabric.barrier()
-    keys = _seen_keys(config, parts)
     if config.precision == "64-true":  # otherwise Fabric would return a model's outputs as float32
         torch.set_default_dtype(torch.float64)
     method = build_initial_method(config, parts) if method is None else method
@@ -235,7 +234,7 @@ def _train(
     try:
         about = _about(config, method, data, parts, run)
         if fabric.is_global_zero:
-            about["seen_sha256"] = save_seen_keys(run.best, keys)
+            about["seen_sha256"] = save_seen_keys(run.best, _seen_keys(config, parts))
         state = loop.train(about, start, progress)
     except RuntimeError as error:
         if fabric.world_size > 1:

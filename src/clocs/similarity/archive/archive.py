@@ -21,7 +21,8 @@ from clocs.core.errors import IntegrityError
 from clocs.core.files import content_hash
 from clocs.similarity.checked_files import FileInfo, check_file
 from clocs.similarity.segments import Ints, Vectors
-from clocs.store.manifest import SHARDS, read_version
+from clocs.store.manifest import read_version
+from clocs.store.shard import SHARDS
 from clocs.training.encoder_folder import embedding_dim
 
 FORMAT: Final = "clocs-archive-3"

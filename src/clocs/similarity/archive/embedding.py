@@ -120,7 +120,7 @@ def _encoder_location(encoder: str, folder: Path) -> str:
 
 
 def _stored_leads(store: Store) -> set[str]:
-    numbers = range(len(store.manifest.shards))
+    numbers = range(len(store.shards))
     return {lead for number in numbers for layout in store.rows_by_leads(number) for lead in layout}
 
 
@@ -150,9 +150,7 @@ def _tasks(folder: Path, encoder: PretrainedEncoder, store: Store, about: dict[s
     shared = [FORMAT, about["encoder"].model_dump(mode="json"), about["leads"], about["any_lead"], about["gate"]]
     for first in range(0, len(store), RECORDS_PER_TASK):
         last = min(first + RECORDS_PER_TASK, len(store))
-        content = [
-            (store.manifest.shards[shard].sha256, begin, end) for shard, begin, end in shard_ranges(store, first, last)
-        ]
+        content = [(store.shards[shard].sha256, begin, end) for shard, begin, end in shard_ranges(store, first, last)]
         yield Task(
             folder=folder,
             store=store.folder,

@@ -73,7 +73,7 @@ def shard_ranges(store: Store, first: int, last: int) -> Iterator[tuple[int, int
     """Iterate over shard number, first row and end row (excluded) for a range of recordings."""
     while first < last:
         shard, row = store.locate(first)
-        end = min(last - int(store.shard_starts[shard]), store.manifest.shards[shard].records)
+        end = min(last - int(store.shard_starts[shard]), store.shards[shard].records)
         yield shard, row, end
         first += end - row
 

@@ -83,8 +83,7 @@ def test_another_unit_is_noted_without_normalization(store: Store) -> None:
 
 def test_raw_steps_are_scaled_for_an_encoder_of_millivolt(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     shards = [shard.model_copy(update={"unit": "adu"}) for shard in store.shards]
-    manifest = store.manifest.model_copy(update={"shards": shards})
-    monkeypatch.setattr(store, "manifest", manifest)
+    monkeypatch.setattr(store, "shards", shards)
     plain, scaled = (
         FramePolicy(num_samples=2500, sampling_rate=500, normalization=kind) for kind in ("none", "minmax")
     )

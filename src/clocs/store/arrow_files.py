@@ -70,6 +70,17 @@ class _HashingFile:
         self.closed = True
 
 
+def buffer_view(buffer: pa.Buffer, dtype: npt.DTypeLike, count: int, offset: int = 0) -> npt.NDArray[Any]:
+    """View a buffer as an array without a copy. Arrow's own function would import pandas if it is installed."""
+    kind = np.dtype(dtype)
+    return np.frombuffer(buffer, kind, count, offset * kind.itemsize)
+
+
+def column_view(column: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """View a column without nulls as an array."""
+    return buffer_view(column.buffers()[-1], dtype, len(column), column.offset)
+
+
 class CheckedArrow:
     """A memory-mapped IPC file of one batch. Its bytes are compared with their checksums on first use.
 

@@ -25,11 +25,15 @@ Keys = npt.NDArray[np.uint64]
 def duplicate_groups(store: StoreReader) -> list[Ints]:
     """Return the indices of recordings with identical signals, one array per group, ordered by first member."""
     known, hashes = _signal_hashes(store)
-    keys = np.ascontiguousarray(hashes).view("V16").reshape(-1)
-    _, inverse, counts = np.unique(keys, return_inverse=True, return_counts=True)
+    keys = _first_64_bits(hashes)
+    ascending = np.sort(keys)
+    suspects = np.flatnonzero(np.isin(keys, ascending[1:][ascending[1:] == ascending[:-1]]))
+    exact = np.ascontiguousarray(hashes[suspects]).view(f"V{HASH_BYTES}").reshape(-1)
+    _, inverse, counts = np.unique(exact, return_inverse=True, return_counts=True)
     again = np.flatnonzero(counts[inverse] > 1)
     order = again[np.argsort(inverse[again], kind="stable")]
-    groups = np.split(known[order], np.flatnonzero(np.diff(inverse[order])) + 1) if len(order) else []
+    members = known[suspects[order]]
+    groups = np.split(members, np.flatnonzero(np.diff(inverse[order])) + 1) if len(order) else []
     return sorted(groups, key=lambda group: int(group[0]))
 
 
@@ -48,7 +52,7 @@ def signal_keys(store: StoreReader) -> Keys:
     """Return 64 bits of each recording's signal hash, (recordings,); 0 for a flat signal."""
     known, hashes = _signal_hashes(store)
     keys = np.zeros(len(store), np.uint64)
-    keys[known] = np.ascontiguousarray(hashes[:, :8]).view("<u8").reshape(-1)
+    keys[known] = _first_64_bits(hashes)
     return keys
 
 
@@ -104,6 +108,10 @@ def _signal_hashes(store: StoreReader) -> tuple[Ints, npt.NDArray[np.uint8]]:
     known = np.flatnonzero(np.concatenate([chunk.is_valid().to_numpy(False) for chunk in chunks] or [[]]))
     empty = np.empty((0, HASH_BYTES), np.uint8)
     return known, np.concatenate([_hash_bytes(chunk.drop_null()) for chunk in chunks] or [empty])
+
+
+def _first_64_bits(hashes: npt.NDArray[np.uint8]) -> Keys:
+    return np.ascontiguousarray(hashes[:, :8]).view("<u8").reshape(-1)
 
 
 def _hash_bytes(column: pa.FixedSizeBinaryArray) -> npt.NDArray[np.uint8]:

@@ -73,15 +73,28 @@ class FrameGroup:
         return -(-counts // self.leads_per_frame)
 
 
-def uniform_group(shard: int, info: ShardInfo, policy: FramePolicy, all_leads: bool) -> FrameGroup | None:
-    """Return the group of a shard of equal recordings without reading it; None without frames."""
+def uniform_group(
+    shard: int, info: ShardInfo, policy: FramePolicy, all_leads: bool, records: npt.NDArray[np.bool_] | None = None
+) -> FrameGroup | None:
+    """Return the group of a shard of equal recordings without reading it; None without frames.
+
+    Args:
+        shard: Index of the shard.
+        info: Entry of the shard.
+        policy: Frame policy.
+        all_leads: True for items of all leads.
+        records: Recordings to use, a mask over the shard, (recordings,); None for all.
+    """
+    rows = None if records is None or records.all() else np.flatnonzero(records)
     derivation = lead_derivation(info.leads or (), policy, all_leads)
     frames_per_row = int(policy.num_frames(np.array([info.num_samples or 0]), np.array([info.sampling_rate or 1.0]))[0])
     if derivation is None or not frames_per_row:
         return None
     width = 1 if all_leads else len(derivation.leads)
-    total = info.records * frames_per_row
-    return FrameGroup(shard, derivation, width, total * width, total, items_per_row=frames_per_row * width)
+    total = (info.records if rows is None else len(rows)) * frames_per_row
+    if not total:
+        return None
+    return FrameGroup(shard, derivation, width, total * width, total, rows=rows, items_per_row=frames_per_row * width)
 
 
 def groups(

@@ -74,8 +74,10 @@ class Frames:
         info, policy = self.store.shards[number], self.policy
         is_uniform = info.leads is not None and info.sampling_rate is not None and info.num_samples is not None
         is_complete = not info.missing and not policy.excluded_leads and policy.label_at == "recording"
-        if is_uniform and is_complete and self.records is None:
-            group = uniform_group(number, info, policy, self.all_leads)
+        if is_uniform and is_complete:
+            begin = int(self.store.shard_starts[number])
+            mask = None if self.records is None else self.records[begin : begin + info.records]
+            group = uniform_group(number, info, policy, self.all_leads, mask)
             return [group] if group is not None else []
         shard = self.store.shard(number)
         rows_by_leads = self.store.rows_by_leads(number, self.records)

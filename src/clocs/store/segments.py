@@ -12,12 +12,13 @@ The last two follow from the shards. They are written again if they are missing.
 
 from __future__ import annotations
 
+import bisect
 import functools
 import itertools
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, overload
+from typing import Final, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +28,7 @@ from pydantic import BaseModel, ConfigDict
 
 from clocs.core.errors import IntegrityError, StoreError
 from clocs.core.files import content_hash, find_damage
-from clocs.store.arrow_files import CheckedArrow, write_arrow
+from clocs.store.arrow_files import CheckedArrow, column_view, write_arrow
 from clocs.store.checksums import count_chunks, write_checksums
 from clocs.store.shard import SHARDS, Shard, ShardInfo, schema
 
@@ -128,7 +129,7 @@ def _merge_smallest(folder: Path, segments: list[SegmentInfo]) -> list[SegmentIn
     first = int(np.argmin(sizes))
     if sizes[first] > MAX_RECORDS:
         return segments
-    shards = [info for segment in segments[first : first + 2] for info in Segment(folder, segment).shard_infos()]
+    shards = [info for segment in segments[first : first + 2] for info in Segment(folder, segment).shard_infos]
     return [*segments[:first], write_segment(folder, shards), *segments[first + 2 :]]
 
 
@@ -154,7 +155,7 @@ def repeated_record_ids(folder: Path, segments: Sequence[SegmentInfo], known: Co
 
 def _repeated(segment: Segment, hashes: Codes, other: Segment | None = None) -> list[str]:
     """Return the ids behind equal hashes that are really equal."""
-    own = Counter(name for code in hashes for name in segment.ids_of(code))
+    own = Counter(name for code in np.unique(hashes) for name in segment.ids_of(code))
     if other is None:
         return [name for name, count in own.items() if count > 1]
     return [name for name in own if other.find(name) is not None]
@@ -170,11 +171,9 @@ def write_segment(folder: Path, shards: Sequence[ShardInfo]) -> SegmentInfo:
     Returns:
         Entry of the segment.
     """
-    rows = [info.model_dump() for info in shards]
     name = content_hash([[info.file, info.sha256] for info in shards])[:16]
-    path = _path(folder, name, "shards")
-    table = pa.RecordBatch.from_pylist(rows, schema=_SHARD_FIELDS)
-    written = write_arrow(path, table)
+    path = segment_path(folder, name, "shards")
+    written = write_arrow(path, shards_batch(shards))
     info = SegmentInfo(
         name=name, sha256=written.sha256, shards=len(shards), records=sum(info.records for info in shards)
     )
@@ -183,7 +182,13 @@ def write_segment(folder: Path, shards: Sequence[ShardInfo]) -> SegmentInfo:
     return info
 
 
-def _path(folder: Path, name: str, kind: str) -> Path:
+def shards_batch(shards: Sequence[ShardInfo]) -> pa.RecordBatch:
+    """Return the entries of shards as rows."""
+    return pa.RecordBatch.from_pylist([info.model_dump() for info in shards], schema=_SHARD_FIELDS)
+
+
+def segment_path(folder: Path, name: str, kind: str) -> Path:
+    """Return the path of a segment's file: ``shards``, ``records`` or ``ids``."""
     return folder / METADATA / f"{name}.{kind}.arrow"
 
 
@@ -202,7 +207,7 @@ class Segment:
     @functools.cached_property
     def shard_table(self) -> pa.RecordBatch:
         """Entries of the shards, one row each."""
-        path = _path(self.folder, self.info.name, "shards")
+        path = segment_path(self.folder, self.info.name, "shards")
         if problem := find_damage(path, self.info.sha256, None):
             raise IntegrityError(f"{METADATA}/{path.name}: {problem}. Run 'clocs data verify'.")
         try:
@@ -211,12 +216,9 @@ class Segment:
         except (OSError, pa.ArrowException) as error:
             raise IntegrityError(f"{METADATA}/{path.name}: cannot be opened ({error}).") from error
 
-    def shard_info(self, row: int) -> ShardInfo:
-        """Return the entry of a shard."""
-        return ShardInfo.model_validate(self.shard_table.slice(row, 1).to_pylist()[0])
-
+    @functools.cached_property
     def shard_infos(self) -> list[ShardInfo]:
-        """Return the entries of all shards."""
+        """Entries of all shards."""
         return [ShardInfo.model_validate(row) for row in self.shard_table.to_pylist()]
 
     def columns(self, names: Sequence[str]) -> pa.RecordBatch:
@@ -226,7 +228,7 @@ class Segment:
     @property
     def patient_codes(self) -> Codes:
         """64-bit code of each recording's patient, (recordings,)."""
-        return np.asarray(self.columns([PATIENT_CODE]).column(0).to_numpy(), np.uint64)
+        return column_view(self.columns([PATIENT_CODE]).column(0), np.uint64)
 
     def files(self) -> list[str]:
         """Return the names of the shards' files."""
@@ -251,7 +253,7 @@ class Segment:
     @functools.cached_property
     def id_hashes(self) -> Codes:
         """Hashes of the record ids in ascending order, (recordings,)."""
-        return np.asarray(self._ids.columns(["hash"]).column(0).to_numpy(), np.uint64)
+        return column_view(self._ids.columns(["hash"]).column(0), np.uint64)
 
     @functools.cached_property
     def _records(self) -> CheckedArrow | _Batch:
@@ -273,7 +275,7 @@ class Segment:
 
     def _open(self, kind: str) -> CheckedArrow | _Batch:
         """Open a file. If it is missing, it is written; in a folder without write access, it is kept in memory."""
-        path = _path(self.folder, self.info.name, kind)
+        path = segment_path(self.folder, self.info.name, kind)
         if not path.exists():
             batch = self.computed(kind)
             try:
@@ -296,7 +298,7 @@ class Segment:
 
     def _from_shards(self, names: Sequence[str]) -> pa.RecordBatch:
         """Return columns that are read from the shards."""
-        infos = self.shard_infos()
+        infos = self.shard_infos
         batches = [Shard(self.folder / SHARDS / info.file, info).columns(names) for info in infos]
         (batch,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
         return batch
@@ -321,11 +323,10 @@ class ShardTable(Sequence[ShardInfo]):
 
     def __init__(self, segments: Sequence[Segment]) -> None:
         self._segments = segments
-        self._starts = np.cumsum([0, *(segment.info.shards for segment in segments)])
-        self._entry = functools.lru_cache(maxsize=1 << 16)(self._read_entry)
+        self._starts = [0, *itertools.accumulate(segment.info.shards for segment in segments)]
 
     def __len__(self) -> int:
-        return int(self._starts[-1])
+        return self._starts[-1]
 
     @overload
     def __getitem__(self, number: int) -> ShardInfo: ...
@@ -333,21 +334,19 @@ class ShardTable(Sequence[ShardInfo]):
     def __getitem__(self, number: slice) -> list[ShardInfo]: ...
     def __getitem__(self, number: int | slice) -> ShardInfo | list[ShardInfo]:
         if isinstance(number, slice):
-            return [self._entry(each) for each in range(*number.indices(len(self)))]
-        return self._entry(number if number >= 0 else number + len(self))
+            return [self[each] for each in range(*number.indices(len(self)))]
+        index = number if number >= 0 else number + len(self)
+        if not 0 <= index < len(self):
+            raise IndexError(number)
+        segment = bisect.bisect_right(self._starts, index) - 1
+        return self._segments[segment].shard_infos[index - self._starts[segment]]
 
     def __iter__(self) -> Iterator[ShardInfo]:
-        return (self._entry(number) for number in range(len(self)))
+        return (info for segment in self._segments for info in segment.shard_infos)
 
-    def _read_entry(self, number: int) -> ShardInfo:
-        if not 0 <= number < len(self):
-            raise IndexError(number)
-        segment = int(np.searchsorted(self._starts, number, "right")) - 1
-        return self._segments[segment].shard_info(number - int(self._starts[segment]))
-
-    def column(self, name: str) -> npt.NDArray[Any]:
-        """Return a numeric column of all shards, (shards,)."""
-        parts = [segment.shard_table.column(name).to_numpy() for segment in self._segments]
+    def column(self, name: str) -> npt.NDArray[np.int64]:
+        """Return a column of integers of all shards, (shards,)."""
+        parts = [column_view(segment.shard_table.column(name), np.int64) for segment in self._segments]
         return np.concatenate(parts or [np.empty(0, np.int64)])
 
     def files(self) -> list[str]:

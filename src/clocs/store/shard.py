@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict
 
 from clocs.core.errors import IntegrityError
 from clocs.core.recording import MICROVOLT_GAIN, Digital, Episode, Provenance, Recording, missing_value, to_int32
-from clocs.store.arrow_files import CheckedArrow, write_arrow
+from clocs.store.arrow_files import CheckedArrow, buffer_view, column_view, write_arrow
 from clocs.store.checksums import write_checksums
 
 _EPISODE = pa.struct([("start", pa.int64()), ("end", pa.int64()), ("label", pa.string())])
@@ -207,19 +207,8 @@ def _row(recording: Recording) -> dict[str, Any]:
     }
 
 
-def _view(buffer: pa.Buffer, dtype: npt.DTypeLike, count: int, offset: int = 0) -> npt.NDArray[Any]:
-    """View a buffer as an array without a copy. Arrow's own function would import pandas if it is installed."""
-    kind = np.dtype(dtype)
-    return np.frombuffer(buffer, kind, count, offset * kind.itemsize)
-
-
-def _column_view(column: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """View a column without nulls as an array."""
-    return _view(column.buffers()[-1], dtype, len(column), column.offset)
-
-
 class Shard:
-    """An open shard with views into its memory map, which are checked on first use.
+    """A shard with views into its memory map. Its file is opened and its bytes are checked on first use.
 
     Args:
         path: File of the shard.
@@ -228,19 +217,32 @@ class Shard:
     """
 
     def __init__(self, path: Path, info: ShardInfo, checked: npt.NDArray[np.bool_] | None = None) -> None:
-        self.info = info
-        self._file = CheckedArrow(path, info.sha256, checked)
-        if self._file.num_rows != info.records or not self._file.schema.equals(schema(info.dtype)):
-            raise IntegrityError(f"{self._file.name}: differs from its entry in the manifest. Run 'clocs data verify'.")
-        self.columns = self._file.columns
-        self.column = self._file.column
-        self.check_chunks = self._file.check_chunks
+        self.path, self.info, self._checked = path, info, checked
+
+    @functools.cached_property
+    def _file(self) -> CheckedArrow:
+        file = CheckedArrow(self.path, self.info.sha256, self._checked)
+        if file.num_rows != self.info.records or not file.schema.equals(schema(self.info.dtype)):
+            raise IntegrityError(f"{file.name}: differs from its entry in the manifest. Run 'clocs data verify'.")
+        return file
+
+    def columns(self, names: Sequence[str]) -> pa.RecordBatch:
+        """Return columns after checking all their bytes."""
+        return self._file.columns(names)
+
+    def column(self, name: str) -> pa.Array:
+        """Return a column after checking all its bytes."""
+        return self._file.column(name)
+
+    def check_chunks(self, chunks: npt.NDArray[np.int64]) -> None:
+        """Compare unchecked chunks of the file with their checksums."""
+        self._file.check_chunks(chunks)
 
     @functools.cached_property
     def _values(self) -> tuple[npt.NDArray[np.int64], Digital, int]:
         offsets, values, begin = self._file.list_column("values")
-        starts = _column_view(offsets, np.int64)
-        return starts, _view(values, self.info.dtype, int(starts[-1])), begin
+        starts = column_view(offsets, np.int64)
+        return starts, buffer_view(values, self.info.dtype, int(starts[-1])), begin
 
     @property
     def offsets(self) -> npt.NDArray[np.int64]:
@@ -265,12 +267,16 @@ class Shard:
     @functools.cached_property
     def num_samples(self) -> npt.NDArray[np.int64]:
         """Number of samples per lead of each recording, (recordings,)."""
-        return _column_view(self.column("num_samples"), np.int64)
+        if self.info.num_samples is not None:
+            return np.full(self.info.records, self.info.num_samples)
+        return column_view(self.column("num_samples"), np.int64)
 
     @functools.cached_property
     def sampling_rate(self) -> npt.NDArray[np.float64]:
         """Sampling rate of each recording in Hz, (recordings,)."""
-        return _column_view(self.column("sampling_rate"), np.float64)
+        if self.info.sampling_rate is not None:
+            return np.full(self.info.records, self.info.sampling_rate)
+        return column_view(self.column("sampling_rate"), np.float64)
 
     @functools.cached_property
     def leads(self) -> list[tuple[str, ...]]:
@@ -283,7 +289,7 @@ class Shard:
         """Return a flattened per-lead column (gain, baseline, missing), and the start of each recording in it."""
         column = self.column(name)
         kind = schema(self.info.dtype).field(name).type.value_type.to_pandas_dtype()
-        return _column_view(column.values, kind), _column_view(column.offsets, np.int32)
+        return column_view(column.values, kind), column_view(column.offsets, np.int32)
 
     def recording(self, row: int) -> Recording:
         """Read a recording with its stored leads only."""

@@ -15,7 +15,7 @@ from clocs.core.errors import ConfigError, IntegrityError, LeakError, StoreError
 from clocs.core.files import content_hash, file_hash, lock_folder, seal, unseal, write_bytes
 from clocs.core.seeds import generator
 from clocs.datasets.dataset import Part, SplitPolicy
-from clocs.store.arrow_files import write_arrow
+from clocs.store.arrow_files import column_view, write_arrow
 from clocs.store.duplicates import duplicate_groups, shared_lead_groups
 from clocs.store.frames import Frames
 from clocs.store.near_duplicates import near_duplicate_groups
@@ -248,7 +248,7 @@ def read_split_file(folder: Path, name: str) -> Split:
             column = pa.ipc.open_file(source).read_all().column("part").combine_chunks()
     except (OSError, ValueError, KeyError, AttributeError, TypeError, pa.ArrowException) as error:
         raise IntegrityError(f"{SPLITS}/{path.name}: cannot be read: {error!r:.200}") from error
-    return Split(name, content_hash(body), body["about"], column.indices.to_numpy().astype(np.int8))
+    return Split(name, content_hash(body), body["about"], column_view(column.indices, np.int8).copy())
 
 
 def load_split(

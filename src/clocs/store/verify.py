@@ -68,7 +68,7 @@ def verify(folder: str | os.PathLike[str], progress: Callable[[int, int], None] 
     for info in segments.values():
         segment = Segment(root, info)
         try:
-            shards |= {shard.file: shard for shard in segment.shard_infos()}
+            shards |= {shard.file: shard for shard in segment.shard_infos}
             listed.append(segment)
         except IntegrityError as error:
             faults.append(Fault(f"{METADATA}/{info.name}.shards.arrow", str(error)))
@@ -97,7 +97,7 @@ def add_checksums(folder: str | os.PathLike[str], progress: Callable[[int, int],
     root, written = Path(folder), 0
     read_manifest(root)  # raises StoreError if the folder is not a store
     infos = {info.name: info for number in versions(root) for info in read_manifest(root, number).segments}
-    shards = {shard.file: shard for info in infos.values() for shard in Segment(root, info).shard_infos()}
+    shards = {shard.file: shard for info in infos.values() for shard in Segment(root, info).shard_infos}
     for shard in _with_progress(shards, progress):
         for fault in _check_shard(root, shard):
             if fault.file == f"{SHARDS}/{shard.file}":

@@ -1,0 +1,125 @@
+"""Measure how the cost of a store grows with its recordings.
+
+    python benchmarks/store_growth.py [RECORDINGS ...]
+
+A store of many recordings is made of links to one shard of 512 recordings. Their metadata are distinct: ids, two
+recordings a patient, and hashes of signals. Each operation runs in a process of its own, which first opens the store.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from measuring import in_child, scratch
+
+import clocs
+from clocs.core.files import content_hash
+from clocs.store.arrow_files import write_arrow
+from clocs.store.checksums import checksums_path, write_checksums
+from clocs.store.manifest import Manifest, write_manifest
+from clocs.store.segments import COLUMNS, PATIENT_CODE, SegmentInfo, hash_ids, segment_path, shards_batch
+from clocs.store.shard import HASH_BYTES, SHARDS
+
+PER_SHARD = 512
+SHARDS_PER_SEGMENT = 2048
+SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
+OPERATIONS = {
+    "open": "pass",
+    "look-up by id": "store.index_of(f'r{len(store) // 3:09d}')",
+    "patients": "store.patient_codes()",
+    "leak check": "store.split()",
+    "epoch start": "clocs.FrameDataset(store, policy='evaluation', split='default', part='train').patients([0])",
+    "first batch": "store.frames().gather(np.random.default_rng(0).integers(0, len(store), 256))",
+}
+SCRIPT = r"""
+import json, re, sys, time
+from pathlib import Path
+import numpy as np, clocs
+*folders, work = sys.argv[1:]
+for folder in folders:  # the first is small: it pays for imports
+    before = time.perf_counter()
+    store = clocs.open_store(folder)
+    if work != "pass":
+        before = time.perf_counter()
+    exec(work)
+    spent = time.perf_counter() - before
+print(json.dumps([spent, int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1]) / 1e6]))
+"""
+
+
+def write_linked_store(folder: Path, num_records: int) -> None:
+    """Write a store of links to one shard, with distinct metadata."""
+    signals = np.random.default_rng(0).normal(size=(PER_SHARD, 1, 5000)).astype(np.float32)
+    first = clocs.Store.from_arrays(folder, signals, sampling_rate=500, leads=["II"])
+    (info,), columns = first.shards, first.table(COLUMNS).combine_chunks().to_batches()[0]
+    shard = folder / SHARDS / info.file
+    segments, number = [], 0
+    num_shards = max(num_records // PER_SHARD, 1)
+    for begin in range(0, num_shards, SHARDS_PER_SEGMENT):
+        count = min(SHARDS_PER_SEGMENT, num_shards - begin)
+        infos = [info.model_copy(update={"file": f"{begin + each:016x}-0.arrow"}) for each in range(count)]
+        for each in infos:
+            path = folder / SHARDS / each.file
+            os.link(shard, path)
+            os.link(checksums_path(shard), checksums_path(path))
+        name = content_hash([each.file for each in infos])[:16]
+        written = write_arrow(segment_path(folder, name, "shards"), shards_batch(infos))
+        rows = count * PER_SHARD
+        _write_records(folder, name, columns, number, rows)
+        segments.append(SegmentInfo(name=name, sha256=written.sha256, shards=count, records=rows))
+        number += rows
+    content = first.manifest.model_dump() | {"version": 2, "stored": number, "records_in": number}
+    content |= {"segments": segments, "content_sha256": content_hash(number)}
+    write_manifest(folder, Manifest.model_validate(content))
+    clocs.split(folder)
+
+
+def _write_records(folder: Path, name: str, columns: pa.RecordBatch, first: int, rows: int) -> None:
+    numbers, random = np.arange(first, first + rows), np.random.default_rng(first)
+    changed = {
+        "record_id": pa.array([f"r{number:09d}" for number in numbers]),
+        "patient_id": pa.array([f"p{number // 2:09d}" for number in numbers]),
+        "signal_hash": _hashes(random, rows),
+        "lead_hashes": pa.ListArray.from_arrays(
+            pa.array(np.arange(rows + 1, dtype=np.int32)), pa.array(random.integers(1, 2**63, rows, np.uint64))
+        ),
+    }
+    repeated = pa.Table.from_batches([columns] * (rows // len(columns))).combine_chunks().to_batches()[0]
+    arrays = [changed.get(column, repeated.column(column)) for column in COLUMNS]
+    batch = pa.RecordBatch.from_arrays(arrays, list(COLUMNS))
+    batch = batch.append_column(PATIENT_CODE, pa.array(hash_ids(changed["patient_id"].to_pylist())))
+    hashes = hash_ids(changed["record_id"].to_pylist())
+    order = np.argsort(hashes, kind="stable")
+    ids = pa.record_batch({"hash": hashes[order], "row": order.astype(np.uint32)})
+    for kind, each in (("records", batch), ("ids", ids)):
+        path = segment_path(folder, name, kind)
+        written = write_arrow(path, each)
+        write_checksums(path, written.sha256, written.checksums)
+
+
+def _hashes(random: np.random.Generator, rows: int) -> pa.Array:
+    buffer = pa.py_buffer(random.bytes(HASH_BYTES * rows))
+    return pa.Array.from_buffers(pa.binary(HASH_BYTES), rows, [None, buffer])
+
+
+def main() -> None:
+    """Print a Markdown table: seconds and gigabytes of each operation by size."""
+    sizes = [int(text) for text in sys.argv[1:]] or SIZES
+    print(f"| recordings | {' | '.join(OPERATIONS)} |\n|---|{'---|' * len(OPERATIONS)}")
+    for size in sizes:
+        with scratch() as folder:
+            write_linked_store(folder / "small", PER_SHARD)
+            write_linked_store(folder / "store", size)
+            cells = []
+            for work in OPERATIONS.values():
+                spent, memory = in_child(SCRIPT, folder / "small", folder / "store", work)
+                cells.append(f"{spent:.3f} s, {memory:.2f} GB")
+            print(f"| {size:,} | {' | '.join(cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""Segments: metadata of many shards in few files, which follow from the shards."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import clocs
+from clocs.core.errors import ConfigError, IntegrityError, StoreError
+from clocs.store import segments
+from clocs.store.segments import COLUMNS, Segment, hash_id, plan_segments, segment_path, write_segment
+from clocs.store.store import Store, open_store
+from clocs.store.verify import verify
+
+OPTIONS = {"num_records": 30, "leads": 2, "seconds": 5}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """Return a store of thirty recordings in three shards."""
+    synthetic = replace(clocs.DATASETS.get("synthetic"), records_per_shard=10)
+    return clocs.ingest(synthetic, None, tmp_path / "store", options=OPTIONS)
+
+
+def test_a_table_has_the_columns_of_the_shards_in_order(store: Store) -> None:
+    batches = [store.shard(number).columns(COLUMNS) for number in range(len(store.shards))]
+    assert store.table(COLUMNS).equals(pa.Table.from_batches(batches))
+
+
+def test_recordings_are_found_by_id(store: Store) -> None:
+    ids = store.table("record_id").column(0).to_pylist()
+    assert [store.index_of(record_id) for record_id in ids] == list(range(len(store)))
+    with pytest.raises(ConfigError, match="has no record 'absent'"):
+        store.index_of("absent")
+
+
+def test_equal_hashes_are_told_apart_by_the_ids(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If all ids had one hash, look-ups would still be right."""
+    monkeypatch.setattr(segments, "hash_id", lambda text: 7)
+    for kind in ("ids", "records"):
+        segment_path(store.folder, store.segments[0].info.name, kind).unlink()
+    again = open_store(store.folder)
+    ids = again.table("record_id").column(0).to_pylist()
+    assert [again.index_of(record_id) for record_id in ids] == list(range(len(store)))
+    assert segments.repeated_record_ids(store.folder, again.manifest.segments, ()) == []
+
+
+def test_patients_are_counted_in_the_order_of_their_first_recordings(store: Store) -> None:
+    codes = store.table("patient_id").column(0).combine_chunks().dictionary_encode()
+    found, count = store.patient_codes()
+    np.testing.assert_array_equal(found, codes.indices.to_numpy())
+    assert count == len(codes.dictionary)
+
+
+@pytest.mark.parametrize("kind", ["records", "ids"])
+def test_a_missing_file_is_written_again(kind: str, store: Store) -> None:
+    path = segment_path(store.folder, store.segments[0].info.name, kind)
+    before = path.read_bytes()
+    path.unlink()
+    assert open_store(store.folder).index_of(store.recording(5).record_id) == 5
+    assert path.read_bytes() == before
+
+
+def test_a_missing_file_of_a_read_only_store_is_computed_in_memory(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise StoreError("read-only")
+
+    path = segment_path(store.folder, store.segments[0].info.name, "records")
+    path.unlink()
+    monkeypatch.setattr(segments, "write_arrow", refuse)
+    assert len(open_store(store.folder).table("record_id")) == len(store)
+    assert not path.exists()
+
+
+def test_a_damaged_list_of_shards_is_refused(store: Store) -> None:
+    path = segment_path(store.folder, store.segments[0].info.name, "shards")
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    with pytest.raises(IntegrityError, match="content differs from its recorded hash"):
+        open_store(store.folder).recording(0)
+
+
+def test_metadata_that_differ_from_the_shards_are_found(store: Store) -> None:
+    """A file with matching checksums and another content, as only a defect or an attack makes it."""
+    segment = store.segments[0]
+    batch = segment.read("records")
+    changed = batch.set_column(batch.schema.get_field_index("site"), "site", pa.array(["elsewhere"] * len(batch)))
+    path = segment_path(store.folder, segment.info.name, "records")
+    written = segments.write_arrow(path, changed)
+    segments.write_checksums(path, written.sha256, written.checksums)
+    (fault,) = verify(store.folder)
+    assert fault.file == f"metadata/{path.name}"
+    assert "differs from its shards" in fault.problem
+
+
+def test_a_version_keeps_the_segments_whose_shards_remain(store: Store) -> None:
+    infos = list(store.shards)
+    first, second = (write_segment(store.folder, part) for part in (infos[:2], infos[2:]))
+    assert plan_segments(store.folder, [first, second], infos) == [first, second]
+    (kept, new) = plan_segments(store.folder, [first], infos)
+    assert (kept, new) == (first, second)
+    (rest,) = plan_segments(store.folder, [first, second], infos[1:2])
+    assert Segment(store.folder, rest).files() == [infos[1].file]
+
+
+def test_neighbours_are_merged_when_there_are_many(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segments, "MAX_SEGMENTS", 2)
+    infos = list(store.shards)
+    parts = [write_segment(store.folder, [info]) for info in infos]
+    found = plan_segments(store.folder, parts, infos)
+    assert len(found) == 2
+    assert [name for info in found for name in Segment(store.folder, info).files()] == [info.file for info in infos]
+    monkeypatch.setattr(segments, "MAX_RECORDS", 10)
+    assert plan_segments(store.folder, parts, infos) == parts, "merged, they would be too large"
+
+
+def test_repeated_ids_are_found_within_and_between_segments(store: Store) -> None:
+    infos = list(store.shards)
+    one, other = write_segment(store.folder, infos[:2]), write_segment(store.folder, infos[1:])
+    shared = Segment(store.folder, write_segment(store.folder, infos[1:2])).columns(["record_id"]).column(0)
+    expected = sorted(shared.to_pylist())
+    assert segments.repeated_record_ids(store.folder, [one, other], ()) == expected
+    assert segments.repeated_record_ids(store.folder, [one, other], [one]) == expected
+    twice = write_segment(store.folder, [infos[1], infos[1]])
+    assert segments.repeated_record_ids(store.folder, [twice], ()) == expected
+
+
+def test_hashes_of_ids_are_those_of_xxhash() -> None:
+    """The value is from the specification of XXH3: 64 bits, empty input, seed 0."""
+    assert hash_id("") == 0x2D06800538D394C2

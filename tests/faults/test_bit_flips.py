@@ -32,7 +32,7 @@ def store(originals: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def files(store: Path) -> list[str]:
     names = sorted(name for name in fingerprint(store) if (store / name).stat().st_size)
-    assert {kind_of(name) for name in names} == {"manifest", "quarantine", "receipts", "shards", "splits"}
+    assert {kind_of(name) for name in names} == {"manifest", "metadata", "quarantine", "receipts", "shards", "splits"}
     return names
 
 

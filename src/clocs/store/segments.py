@@ -29,7 +29,7 @@ from pydantic import BaseModel, ConfigDict
 from clocs.core.errors import IntegrityError, StoreError
 from clocs.core.files import content_hash, find_damage
 from clocs.store.arrow_files import CheckedArrow, column_view, write_arrow
-from clocs.store.checksums import count_chunks, write_checksums
+from clocs.store.checksums import checksums_path, count_chunks, write_checksums
 from clocs.store.shard import SHARDS, Shard, ShardInfo, schema
 
 METADATA: Final = "metadata"
@@ -276,7 +276,7 @@ class Segment:
     def _open(self, kind: str) -> CheckedArrow | _Batch:
         """Open a file. If it is missing, it is written; in a folder without write access, it is kept in memory."""
         path = segment_path(self.folder, self.info.name, kind)
-        if not path.exists():
+        if not (path.exists() and checksums_path(path).exists()):
             batch = self.computed(kind)
             try:
                 written = write_arrow(path, batch)

@@ -14,7 +14,7 @@ from clocs.core.errors import ClocsError, IntegrityError, StoreError
 from clocs.core.files import find_damage, unseal
 from clocs.store.checksums import checksums_path, hash_shard, read_checksums, write_checksums
 from clocs.store.manifest import manifest_path, read_manifest, versions
-from clocs.store.segments import METADATA, Segment, SegmentInfo
+from clocs.store.segments import METADATA, Segment, SegmentInfo, segment_path
 from clocs.store.shard import SHARDS, ShardInfo
 from clocs.store.splits import SPLITS
 from clocs.store.task_records import TASK_RECORDS
@@ -139,16 +139,24 @@ def _check_shard(folder: Path, shard: ShardInfo) -> list[Fault]:
 
 
 def _check_segment(segment: Segment) -> list[Fault]:
-    """Compare the files of a segment with its shards. Missing files are written again."""
+    """Compare the files of a segment with their checksums and with the shards. A missing file is no fault."""
     faults = []
     for kind in ("records", "ids"):
-        try:
-            intact = segment.read(kind).equals(segment.computed(kind))
-            problem = "" if intact else "differs from its shards"
-        except (IntegrityError, StoreError) as error:
-            problem = str(error)
+        path = segment_path(segment.folder, segment.info.name, kind)
+        file, problem = path, ""
+        if path.exists() and checksums_path(path).exists():
+            try:
+                file = checksums_path(path)
+                checksums = read_checksums(path)
+                file = path
+                if not np.array_equal(hash_shard(path)[1], checksums):
+                    problem = "content differs from its checksums"
+                elif not segment.read(kind).equals(segment.computed(kind)):
+                    problem = "differs from its shards"
+            except (ClocsError, OSError) as error:
+                problem = str(error)
         if problem:
-            faults.append(Fault(f"{METADATA}/{segment.info.name}.{kind}.arrow", f"{problem}. Delete it to rebuild it"))
+            faults.append(Fault(f"{METADATA}/{file.name}", f"{problem}. Delete it, and it is written again"))
     return faults
 
 

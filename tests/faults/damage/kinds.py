@@ -43,6 +43,8 @@ FIND: Final = (uses.search, uses.serve, uses.change_index)
 KINDS: Final = (
     Kind("store: shard", "store/shards/*.arrow", READ_STORE),
     Kind("store: checksums", "store/shards/*", READ_STORE, but=".arrow"),
+    Kind("store: segment", "store/metadata/*.arrow", READ_STORE),
+    Kind("store: segment checksums", "store/metadata/*", READ_STORE, but=".arrow"),
     Kind("store: manifest", "store/manifest-*.json", (uses.read_recordings, uses.serve, uses.train)),
     Kind("store: quarantine", "store/quarantine-*.jsonl", (uses.read_quarantine,)),
     Kind("store: receipt", "store/receipts/*.json", (uses.ingest_again,)),

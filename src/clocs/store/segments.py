@@ -236,14 +236,15 @@ class Segment:
 
     def find(self, record_id: str) -> int | None:
         """Return the row of a recording by its id; None if the segment does not have it."""
-        ids = self.columns(["record_id"]).column(0)
         rows = self._rows(np.uint64(hash_id(record_id)))
-        return next((row for row in rows if ids[row].as_py() == record_id), None)
+        return next((row for row in rows if self._record_id(row) == record_id), None)
 
     def ids_of(self, code: np.uint64) -> list[str]:
         """Return the record ids with a hash, nearly always one."""
-        ids = self.columns(["record_id"]).column(0)
-        return [ids[row].as_py() for row in self._rows(code)]
+        return [self._record_id(row) for row in self._rows(code)]
+
+    def _record_id(self, row: int) -> str:
+        return str(self.columns(["record_id"]).column(0)[row])
 
     def _rows(self, code: np.uint64) -> list[int]:
         """Return the rows of record ids with a hash."""

@@ -271,19 +271,28 @@ class Segment:
 
     def write_missing_files(self) -> None:
         """Write the files that follow from the shards, unless they exist."""
-        self._open("records")
-        self._open("ids")
+        for kind in ("records", "ids"):
+            if not self._exists(kind):
+                self._write(kind, self.computed(kind))
+
+    def _exists(self, kind: str) -> bool:
+        path = segment_path(self.folder, self.info.name, kind)
+        return path.exists() and checksums_path(path).exists()
+
+    def _write(self, kind: str, batch: pa.RecordBatch) -> None:
+        path = segment_path(self.folder, self.info.name, kind)
+        written = write_arrow(path, batch)
+        write_checksums(path, written.sha256, written.checksums)
 
     def _open(self, kind: str) -> CheckedArrow | _Batch:
         """Open a file. If it is missing, it is written; in a folder without write access, it is kept in memory."""
-        path = segment_path(self.folder, self.info.name, kind)
-        if not (path.exists() and checksums_path(path).exists()):
+        if not self._exists(kind):
             batch = self.computed(kind)
             try:
-                written = write_arrow(path, batch)
-                write_checksums(path, written.sha256, written.checksums)
+                self._write(kind, batch)
             except StoreError:
                 return _Batch(batch)
+        path = segment_path(self.folder, self.info.name, kind)
         checked = None if self._check else np.ones(count_chunks(path.stat().st_size), bool)
         return CheckedArrow(path, checked=checked)
 

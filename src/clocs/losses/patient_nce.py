@@ -30,7 +30,7 @@ class PatientNCELoss(Loss):
     Args:
         temperature: Softmax temperature.
         off_diagonals: How pairs of different instances of one patient are weighted. ``both``: as in the paper, by a
-            mean of their own, with the same weight as the mean over the diagonal. ``alike``: by one mean over all
+            mean of their own, with the same weight as the mean over the diagonal. ``equal``: by one mean over all
             positive cells. ``one_triangle``: as in the released code, rows use the cells i < k and columns the cells
             i > k. ``none``: only the diagonal is used; patients are ignored.
         view_pairs: Pairs of views. ``all``: as in the paper. ``last``: as in the released code, only the last pair.
@@ -89,7 +89,7 @@ def _positives(views: Tensor, patients: Tensor | None, off_diagonals: OffDiagona
     """Return the numerators and the weights of the denominators.
 
     The numerators (V, V) are the mean cosines of the positive cells of two views: the mean over the diagonal plus the
-    mean over other cells of one patient, or a single mean for ``alike``. The weight (B,) of an instance's
+    mean over other cells of one patient, or a single mean for ``equal``. The weight (B,) of an instance's
     log-denominator is its share in these means.
 
     The cells of a patient sum to the product of the patient's sums, so no (B, B) matrix is needed. Both triangles

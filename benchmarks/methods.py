@@ -62,27 +62,29 @@ ROWS = {
     "vicreg": Row(
         {"name": "vicreg", "augmentations": AUGMENTATIONS},
         RESNET,
-        {"synthetic": 560, "ptbxl": 4200},
+        {"synthetic": 560, "ptbxl": 2700},
         {"frames": SEGMENTS, "precision": "bf16-mixed"},
     ),
     "cpc": Row(
         {"name": "cpc", "first_step": 3, "steps": 8},
         RESNET | {"kernel_size": 3, "head": "none", "embedding_dim": 192},
-        {"synthetic": 540, "ptbxl": 4100},
+        {"synthetic": 540, "ptbxl": 2700},
         {"precision": "bf16-mixed"},
     ),
-    "mae": Row({"name": "mae", "normalize_patches": False}, PATCHES, {"synthetic": 550, "ptbxl": 4300}),
-    "jepa": Row({"name": "jepa", "decay": 0.99}, PATCHES, {"synthetic": 410, "ptbxl": 3100}),
+    "mae": Row(
+        {"name": "mae", "mask_ratio": 0.3, "normalize_patches": False}, PATCHES, {"synthetic": 550, "ptbxl": 2900}
+    ),
+    "jepa": Row({"name": "jepa", "decay": 0.99}, PATCHES, {"synthetic": 410, "ptbxl": 2100}),
     "vicreg-s4d": Row(
         {"name": "vicreg", "augmentations": AUGMENTATIONS},
         {"name": "s4d", "in_channels": 12, "stem_stride": 2},
-        {"synthetic": 108, "ptbxl": 810},
+        {"synthetic": 108, "ptbxl": 540},
         {"frames": SEGMENTS},
     ),
     "cmsc": Row(
         {"name": "cmsc", "augmentations": AUGMENTATIONS},
         RESNET,
-        {"synthetic": 720, "ptbxl": 5400},
+        {"synthetic": 720, "ptbxl": 3500},
         {"precision": "bf16-mixed"},
     ),
 }

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from clocs.core.files import content_hash
 
-SCHEMA: Final = 3
+SCHEMA: Final = 4
 """Schema number. Increase it when a default changes, or when the same values give different numbers."""
 DIGITS: Final = 12
 """Number of digits of the hash in a name."""

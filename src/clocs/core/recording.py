@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -110,6 +110,8 @@ class Recording:
     """Labels of parts of the recording."""
     provenance: Provenance = field(default_factory=Provenance)
     """Origin of the recording."""
+    extra: Mapping[str, str] = field(default_factory=dict)
+    """Values of extra columns as text, such as the fold or the device."""
 
     def __post_init__(self) -> None:
         if self.digital.ndim != 2 or self.digital.dtype not in (np.int16, np.int32):

@@ -105,6 +105,8 @@ class Entry:
     """"female" or "male"; None to use the file's."""
     labels: tuple[str, ...] = ()
     """Labels of the recording; empty to use the file's."""
+    extra: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Values of extra columns as text, added to the file's. Absent values are left out."""
 
 
 def load_entry(source: Source, entry: Entry, options: Options) -> Recording:
@@ -123,6 +125,7 @@ def apply_entry(recording: Recording, entry: Entry) -> Recording:
         age=entry.age if entry.age is not None else recording.age,
         sex=entry.sex or recording.sex,
         labels=entry.labels or recording.labels,
+        extra={**recording.extra, **entry.extra},
     )
 
 

@@ -80,7 +80,8 @@ class WriteOptions:
     derived: bool = False
     """Also write the leads that are derived from I and II."""
     patient_ids: bool = False
-    """Write the patient id. Otherwise nothing that identifies the patient or the site is written."""
+    """Write the patient id. Otherwise nothing that identifies the patient or the site is written. Extra columns are
+    never written."""
     fill_missing: bool = False
     """Write missing samples as 0 where the format cannot mark them. Otherwise such a recording is rejected."""
 
@@ -192,7 +193,7 @@ def prepare_recording(recording: Recording, options: WriteOptions) -> Recording:
     """
     _check(recording)
     selected = add_derived_leads(recording) if options.derived else drop_derived_leads(recording)
-    return replace(selected, site="", patient_id=selected.patient_id if options.patient_ids else "")
+    return replace(selected, site="", patient_id=selected.patient_id if options.patient_ids else "", extra={})
 
 
 def output_paths(path: Path, writer: Writer, encoded: EncodedRecording) -> list[Path]:

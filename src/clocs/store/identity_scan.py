@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from clocs.core.errors import ConfigError, FormatError
 from clocs.core.files import unseal
-from clocs.core.pseudonyms import PSEUDONYM
+from clocs.core.identity_patterns import find_identity, find_identity_in_value, is_identifying_name, mask
 from clocs.core.sources import open_source
 from clocs.datasets.redaction import searchable_values
 from clocs.formats.reading import FORMATS, detect_format, read_identity_from
@@ -24,24 +24,10 @@ from clocs.store.segments import METADATA
 from clocs.store.shard import SHARDS, schema
 from clocs.store.task_records import TASK_RECORDS
 
-_MONTHS = "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec"
-PATTERNS: Final[dict[str, re.Pattern[str]]] = {
-    "name": re.compile(r"\b[^\W\d_a-zà-ÿ](?:[^\W\d_]|['’-])+, ?[^\W\d_a-zà-ÿ](?![\d_])|[^\W\d_]{2,}\^[^\W\d_]*|"
-                       r"\b(Dr|Mr|Mrs|Ms|Prof|Herr|Frau)\b\.? ?[^\W\d_a-zà-ÿ]\w+"),
-    "e-mail": re.compile(r"[\w.+-]+@[\w-]+\.[\w.-]*\w"),
-    "date": re.compile(
-        r"(?<!\d)(19|20)\d\d([-/._]?)(0[1-9]|1[0-2])\2(0[1-9]|[12]\d|3[01])(?!\d{1,5}(\D|$))|"
-        r"(?<!\d)\d{1,2}[-/.]\d{1,2}[-/.](19|20)?\d\d(?!\d)|"
-        rf"(?i:(?<!\d)\d{{1,2}}[- .]?({_MONTHS})[a-z]*[- .,]{{1,2}}\d{{2,4}}(?!\d))"
-    ),
-    "telephone": re.compile(r"(?<![\w.])(\+|00)\d[\d ()/-]{6,}\d|\(\d{2,5}\) ?\d[\d -]{4,}\d|"
-                            r"(?<!\d)\d{3}[- ]\d{3}[- ]\d{4}(?!\d)"),
-    "long number": re.compile(r"(?<!\d)\d{6,}(?!\d)"),
-}  # fmt: skip
-"""Patterns of identities. The first pattern that matches gives the kind of a hit."""
 SKIPPED_COLUMNS: Final = ("values", "sex", "unit", "format")
 """Columns that contain no text from files."""
-_PSEUDONYM_OR_HASH = re.compile(rf"(?<![0-9a-z])({PSEUDONYM.pattern}|[0-9a-f]{{64}})(?![0-9a-z])")
+EXTRA_PREFIX: Final = "extra."
+"""Prefix of the field of an extra column's values."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +69,8 @@ def scan_identities(
     Args:
         folder: Folder of the store.
         against: The archive that the store was made from, a folder or zip.
-        ignore: Columns with harmless patterns, such as ``labels`` that are numeric codes.
+        ignore: Columns with harmless patterns, such as ``labels`` that are numeric codes, or ``extra.NAME`` for the
+            values of an extra column.
 
     Returns:
         The hits, with masked examples, and the number of identity values that were searched for.
@@ -157,19 +144,13 @@ def _date_variants(text: str) -> Iterator[str]:
         yield from (f"{year}-{month}-{day}", f"{year}{month}{day}", f"{day}.{month}.{year}", f"{month}/{day}/{year}")
 
 
-def mask(text: str) -> str:
-    """Mask a text except for its first two characters."""
-    return f"{text[:2]}{'*' * min(len(text) - 2, 6)} ({len(text)} characters)" if len(text) > 2 else "**"
-
-
 def _matching_pattern(field: str, text: str) -> Iterator[tuple[str, str]]:
     """Yield the first pattern that a text matches, with the match. Numbers in messages are sizes and positions."""
-    plain = _PSEUDONYM_OR_HASH.sub(" ", text)
-    for kind, pattern in PATTERNS.items():
-        match = pattern.search(plain)
-        if match and not (kind == "long number" and field == "findings.detail"):
-            yield kind, match.group()
-            return
+    found = find_identity_in_value(text) if field.startswith(EXTRA_PREFIX) else find_identity(text)
+    if not found and field == "extra" and is_identifying_name(text):
+        found = ("column name", text)
+    if found and not (found[0] == "long number" and field == "findings.detail"):
+        yield found
 
 
 def _store_texts(folder: Path) -> Iterator[tuple[str, str, str]]:
@@ -193,7 +174,11 @@ def _store_texts(folder: Path) -> Iterator[tuple[str, str, str]]:
 def _shard_texts(path: Path) -> Iterator[tuple[str, str]]:
     file = CheckedArrow(path)
     for column in file.schema:
-        if column.name not in SKIPPED_COLUMNS and "string" in str(column.type):
+        if column.name == "extra":
+            pairs = {pair for row in file.column("extra").to_pylist() for pair in row}
+            yield from (("extra", name) for name in sorted({name for name, _ in pairs}))
+            yield from sorted((f"{EXTRA_PREFIX}{name}", value) for name, value in pairs)
+        elif column.name not in SKIPPED_COLUMNS and "string" in str(column.type):
             for value in set(_flat(file.column(column.name).to_pylist())):
                 yield column.name, value
 

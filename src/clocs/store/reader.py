@@ -17,6 +17,7 @@ from clocs.core.recording import Recording
 from clocs.signals.framing import FramePolicy
 from clocs.signals.leads import add_derived_leads, derivable_leads
 from clocs.store.checksums import CheckedChunks
+from clocs.store.extra_columns import common_type, lookup, match_values
 from clocs.store.manifest import read_manifest
 from clocs.store.segments import COLUMNS, Segment, ShardTable
 from clocs.store.shard import SHARDS, Shard, schema
@@ -141,7 +142,8 @@ class StoreReader:
         """Return metadata columns of all recordings, in order, as views into files.
 
         Args:
-            columns: Name of a column, or several.
+            columns: Name of a column, or several. Extra columns have the type of all their values: integers, numbers,
+                true or false, or text. Absent values are null.
 
         Returns:
             Table with one row per recording.
@@ -150,12 +152,48 @@ class StoreReader:
             ConfigError: A column is unknown.
         """
         columns = [columns] if isinstance(columns, str) else list(columns)
-        unknown = [name for name in columns if name not in COLUMNS]
+        types = {name: schema("int16").field(name).type for name in columns if name in COLUMNS}
+        if len(types) < len(set(columns)):
+            types |= self.extra_types
+        unknown = [name for name in columns if name not in types]
         if unknown:
-            raise ConfigError(f"Unknown column {', '.join(unknown)}. Columns of a store: {', '.join(COLUMNS)}.")
-        batches = [segment.columns(columns) for segment in self.segments]
-        empty = pa.schema([schema("int16").field(name) for name in columns])
-        return pa.Table.from_batches(batches, None if batches else empty)
+            extra = f" Extra columns of this store: {', '.join(self.extra_types)}." if self.extra_types else ""
+            raise ConfigError(f"Unknown column {', '.join(unknown)}. Columns of a store: {', '.join(COLUMNS)}.{extra}")
+        chunks = [
+            pa.chunked_array([_segment_column(segment, name, types[name]) for segment in self.segments], types[name])
+            for name in columns
+        ]
+        return pa.table(chunks, columns)
+
+    @functools.cached_property
+    def extra_types(self) -> dict[str, pa.DataType]:
+        """Type of each extra column over all recordings, by name."""
+        names = sorted({name for segment in self.segments for name in segment.extra_types})
+        by_name = {name: [segment.extra_types.get(name) for segment in self.segments] for name in names}
+        return {name: common_type([kind for kind in types if kind is not None]) for name, types in by_name.items()}
+
+    def where(self, **conditions: Any) -> npt.NDArray[np.bool_]:
+        """Return which recordings have these values, as a mask.
+
+        Args:
+            **conditions: A value, or several of which one must match, by name of a column. None stands for an absent
+                value. A recording matches a column of lists, such as ``labels``, by any of its elements.
+
+        Returns:
+            Mask over the recordings, (N,) bool. All conditions are met where it is true.
+
+        Raises:
+            ConfigError: A column is unknown, or a value is not of its type.
+
+        Example:
+            >>> store = clocs.ingest("synthetic", None, "store", options={"num_records": 4})
+            >>> store.where(sex=["female", "male"], sampling_rate=500).sum()
+            np.int64(4)
+        """
+        mask = np.ones(len(self), bool)
+        for name, values in conditions.items():
+            mask &= match_values(name, self.table(name).column(0), values)
+        return mask
 
     def rows_by_leads(
         self, number: int, records: npt.NDArray[np.bool_] | None = None
@@ -216,6 +254,16 @@ class StoreReader:
         if name not in policies:
             raise ConfigError(f"No frame policy '{name}'. Policies of this store: {', '.join(policies) or 'none'}.")
         return FramePolicy.model_validate(policies[name])
+
+
+def _segment_column(segment: Segment, name: str, kind: pa.DataType) -> pa.Array:
+    """Return a column of a segment in the type of the store. An absent extra column is null."""
+    own = segment.extra_types.get(name) if name not in COLUMNS else kind
+    if own is None:
+        return pa.nulls(segment.info.records, kind)
+    if own != kind and pa.types.is_string(kind):
+        return lookup(segment.columns(["extra"]).column(0), name)
+    return segment.columns([name]).column(0).cast(kind)
 
 
 def open_reader(folder: StoreLike) -> StoreReader:

@@ -4,7 +4,8 @@ A commit writes one segment for its new shards. Later versions share it. A segme
 folder ``metadata`` of a store:
 
 - ``NAME.shards.arrow`` lists its shards. The manifest states its hash.
-- ``NAME.records.arrow`` has the columns of its recordings except the samples, and a 64-bit code of each patient.
+- ``NAME.records.arrow`` has the columns of its recordings except the samples, a 64-bit code of each patient, and a
+  typed column for each name in ``extra``.
 - ``NAME.ids.arrow`` has the hashes of the record ids in ascending order, each with its row.
 
 The last two follow from the shards. They are written again if they are missing.
@@ -30,6 +31,7 @@ from clocs.core.errors import IntegrityError, StoreError
 from clocs.core.files import content_hash, find_damage
 from clocs.store.arrow_files import CheckedArrow, column_view, write_arrow
 from clocs.store.checksums import checksums_path, count_chunks, write_checksums
+from clocs.store.extra_columns import typed_columns
 from clocs.store.shard import SHARDS, Shard, ShardInfo, schema
 
 METADATA: Final = "metadata"
@@ -225,6 +227,11 @@ class Segment:
         """Return columns of the recordings, in the order of the shards."""
         return self._records.columns(names)
 
+    @functools.cached_property
+    def extra_types(self) -> dict[str, pa.DataType]:
+        """Type of each extra column."""
+        return {field.name: field.type for field in self._records.schema if field.name not in (*COLUMNS, PATIENT_CODE)}
+
     @property
     def patient_codes(self) -> Codes:
         """64-bit code of each recording's patient, (recordings,)."""
@@ -266,8 +273,8 @@ class Segment:
 
     def read(self, kind: str) -> pa.RecordBatch:
         """Return the content of a file, ``records`` or ``ids``, after checking all its bytes."""
-        names = (*COLUMNS, PATIENT_CODE) if kind == "records" else ("hash", "row")
-        return self._open(kind).columns(names)
+        opened = self._open(kind)
+        return opened.columns(opened.schema.names)
 
     def write_missing_files(self) -> None:
         """Write the files that follow from the shards, unless they exist."""
@@ -304,7 +311,9 @@ class Segment:
             return pa.record_batch({"hash": hashes[order], "row": order.astype(np.uint32)})
         batch = self._from_shards(COLUMNS)
         codes = hash_ids(batch.column("patient_id").to_pylist())
-        return batch.append_column(PATIENT_CODE, pa.array(codes))
+        extra = typed_columns(batch.column("extra"))
+        columns = [*batch.columns, pa.array(codes), *extra.values()]
+        return pa.RecordBatch.from_arrays(columns, [*batch.schema.names, PATIENT_CODE, *extra])
 
     def _from_shards(self, names: Sequence[str]) -> pa.RecordBatch:
         """Return columns that are read from the shards."""
@@ -319,6 +328,10 @@ class _Batch:
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self._batch = batch
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._batch.schema
 
     def columns(self, names: Sequence[str]) -> pa.RecordBatch:
         return self._batch.select(list(names))

@@ -55,6 +55,7 @@ def schema(dtype: str) -> pa.Schema:
             ("format", pa.string()),
             ("num_declared_samples", pa.int64()),
             ("notes", pa.list_(pa.string())),
+            ("extra", pa.map_(pa.string(), pa.string())),
             ("values", pa.large_list(pa.int16() if dtype == "int16" else pa.int32())),
         ]
     )
@@ -204,6 +205,7 @@ def _row(recording: Recording) -> dict[str, Any]:
         "format": origin.format,
         "num_declared_samples": origin.num_declared_samples,
         "notes": origin.notes,
+        "extra": sorted((name, value) for name, value in recording.extra.items() if value),
     }
 
 
@@ -315,4 +317,5 @@ class Shard:
                 num_declared_samples=data["num_declared_samples"],
                 notes=tuple(data["notes"]),
             ),
+            extra=dict(data["extra"]),
         )

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from clocs.core import engine as engines
+from clocs.core.column_names import check_column_names
 from clocs.core.errors import ClocsError, ConfigError, MissingExtraError, StoreError
 from clocs.core.files import content_hash, lock_folder
 from clocs.core.recording import Recording
@@ -173,6 +174,7 @@ def _passing_recordings(
         try:
             recording = task.dataset.load(source, entry, task.options)  # type: ignore[arg-type]
             _check_ids(recording, task.dataset.name)
+            check_column_names(recording.extra)
             findings = assess(recording, task.gate)
             stored = drop_derived_leads(recording)
         except (OSError, MemoryError, ConfigError, MissingExtraError):

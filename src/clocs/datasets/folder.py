@@ -15,7 +15,16 @@ from clocs.core.pseudonyms import read_key
 from clocs.core.recording import Recording
 from clocs.core.sources import Source, strip_extension
 from clocs.datasets.dataset import Dataset, Entry, Options, load_entry
-from clocs.datasets.folder_tables import RecordingTable, has_no_known_patient, parse_labels, patient_row, table_sha256
+from clocs.datasets.folder_tables import (
+    PATIENT_COLUMNS,
+    RECORDING_COLUMNS,
+    RecordingTable,
+    extra_values,
+    has_no_known_patient,
+    parse_labels,
+    patient_row,
+    table_sha256,
+)
 from clocs.datasets.redaction import (
     POOLED_AGE,
     KeepField,
@@ -39,15 +48,16 @@ class FolderOptions(Options):
 
     table: Path | None = None
     """CSV with a column ``file`` (path within the source, or file name without extension) and any of
-    ``record_id``, ``patient_id``, ``site``, ``age``, ``sex``, ``labels`` (separated by ``;``)."""
+    ``record_id``, ``patient_id``, ``site``, ``age``, ``sex``, ``labels`` (separated by ``;``). Other columns are kept as
+    extra columns."""
     key: Path | None = None
     """Key file (``clocs data make-key``). With it, ids become keyed hashes, ages over 90 are pooled and typed text is
     removed. Without it, patient ids in files are not used, and recordings are named by their files."""
     patients: Path | None = None
-    """CSV with a column ``patient_id`` and any of ``site``, ``age``, ``sex``, ``labels``. It is joined by the patient
-    ids in files or in ``table``, and needs a key."""
+    """CSV with a column ``patient_id`` and any of ``site``, ``age``, ``sex``, ``labels``, and extra columns. It is
+    joined by the patient ids in files or in ``table``, and needs a key."""
     keep: tuple[KeepField, ...] = ()
-    """Typed fields that stay in spite of a key: ``labels``, ``notes``, ``leads``, ``site``."""
+    """Typed fields of files that stay in spite of a key: ``labels``, ``notes``, ``leads``, ``site``, ``extra``."""
     classes: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """Classes for training and evaluation, as groups of labels: ``SR,AF=AFIB+AFL``. The store keeps them with the
     metadata of its dataset. Recordings keep all their labels."""
@@ -123,7 +133,7 @@ class FolderOptions(Options):
 
 def _entries(source: Source, options: FolderOptions) -> Iterator[Entry]:
     """List the files of known formats, and damaged files, so that the quarantine list names them."""
-    table = RecordingTable(options.table)
+    table = RecordingTable(options.table, has_key=options.key is not None)
     table.check_any_row_matches(_recordings(source), source.path)
     names_by_folder: dict[str, set[str]] = {}
     for name in _recordings(source):
@@ -138,6 +148,7 @@ def _entries(source: Source, options: FolderOptions) -> Iterator[Entry]:
             age=parse_age(row.get("age")),
             sex=parse_sex(row.get("sex")),
             labels=parse_labels(row),
+            extra=extra_values(row, RECORDING_COLUMNS),
         )
     table.warn_of_unused()
 
@@ -223,6 +234,7 @@ def _deidentified(recording: Recording, identity: Identity, entry: Entry, option
         age=redacted.age if age is None else min(age, POOLED_AGE),
         sex=entry.sex or parse_sex(row.get("sex")) or redacted.sex,
         labels=entry.labels or parse_labels(row) or redacted.labels,
+        extra={**redacted.extra, **extra_values(row, PATIENT_COLUMNS), **entry.extra},
     )
 
 

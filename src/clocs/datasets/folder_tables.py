@@ -5,15 +5,18 @@ from __future__ import annotations
 import functools
 import hashlib
 import warnings
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from clocs.core.column_names import check_column_names
 from clocs.core.errors import ConfigError, FormatError
+from clocs.core.identity_patterns import column_identity
 from clocs.core.pseudonyms import PatientKey, is_unknown_patient, normalize_patient_id
 from clocs.core.sources import open_source, strip_extension
 from clocs.datasets.csv_tables import numbered_rows
+from clocs.datasets.redaction import MIN_SEARCH_LENGTH
 from clocs.formats.demographics import MAX_AGE, parse_age, parse_sex
 
 RECORDING_COLUMNS = ("file", "record_id", "patient_id", "site", "age", "sex", "labels")
@@ -39,11 +42,16 @@ Rows = dict[str, Row]
 
 
 class RecordingTable:
-    """A table of recordings that tracks which rows were used. Without a path it is empty."""
+    """A table of recordings that tracks which rows were used. Without a path it is empty.
 
-    def __init__(self, path: Path | None) -> None:
+    Args:
+        path: The CSV file.
+        has_key: True to drop extra columns that may identify a person.
+    """
+
+    def __init__(self, path: Path | None, has_key: bool = False) -> None:
         self._name = path.name if path else ""
-        self._rows = _read(path, RECORDING_COLUMNS) if path else {}
+        self._rows = _read(path, RECORDING_COLUMNS, has_key) if path else {}
         self._clear_placeholder_patients()
         self.patients = {row.fields.get("patient_id") for row in self._rows.values()}
         self._folders: dict[str, str] = {}
@@ -128,6 +136,11 @@ def parse_labels(row: dict[str, str]) -> tuple[str, ...]:
     return tuple(label.strip() for label in (row.get("labels") or "").split(";") if label.strip())
 
 
+def extra_values(row: dict[str, str], known: Sequence[str]) -> dict[str, str]:
+    """Return the values of a row in columns that are not known. Empty values are left out."""
+    return {column: value for column, value in row.items() if value and column not in known}
+
+
 def table_sha256(path: Path) -> str:
     """Return the SHA-256 of a table."""
     try:
@@ -140,7 +153,7 @@ def table_sha256(path: Path) -> str:
 def _patients(path: str, _modified: int) -> Rows:
     """Read a patient table by upper-case ids, which is how ids are hashed."""
     by_id: Rows = {}
-    for patient, row in _read(Path(path), PATIENT_COLUMNS).items():
+    for patient, row in _read(Path(path), PATIENT_COLUMNS, has_key=True).items():
         other = by_id.setdefault(patient.upper(), row)
         if other.fields | {"patient_id": ""} != row.fields | {"patient_id": ""}:
             raise ConfigError(
@@ -150,8 +163,11 @@ def _patients(path: str, _modified: int) -> Rows:
     return by_id
 
 
-def _read(path: Path, columns: tuple[str, ...]) -> Rows:
-    """Read the rows of a table by the first of the columns, which every row needs and which must be unique."""
+def _read(path: Path, columns: tuple[str, ...], has_key: bool) -> Rows:
+    """Read the rows of a table by the first of the columns, which every row needs and which must be unique.
+
+    With a key, extra columns that may identify a person are dropped.
+    """
     if not path.is_file():
         raise _missing(path)
     try:
@@ -161,16 +177,22 @@ def _read(path: Path, columns: tuple[str, ...]) -> Rows:
     rows = [row for row in rows if any(row.fields.values())]  # spreadsheets append empty rows
     if not rows:
         raise ConfigError(f"table {path.name}: it has no rows. Fill it, or omit the option.")
-    unknown = sorted({column for row in rows for column in row.fields} - set(columns))
+    extra = sorted({column for row in rows for column in row.fields} - set(columns))
     incomplete = [row.line for row in rows if not row.fields.get(columns[0])]
-    separators = [sign for sign in (";", "\t") if any(sign in column for column in unknown)]
+    separators = [sign for sign in (";", "\t") if any(sign in column for column in extra)]
     if separators:
         raise ConfigError(f"table {path.name}: its columns are separated by {separators[0]!r}. Save it with commas.")
-    if unknown or incomplete:
+    if incomplete:
         raise ConfigError(
-            f"table {path.name}: every row needs '{columns[0]}'; optional columns are {', '.join(columns[1:])}. "
-            + (f"Unknown: {', '.join(map(repr, unknown))}." if unknown else f"Missing on line {incomplete[0]}.")
+            f"table {path.name}: every row needs '{columns[0]}'; known columns are {', '.join(columns[1:])}. Missing "
+            f"on line {incomplete[0]}."
         )
+    try:
+        check_column_names(extra)
+    except ConfigError as error:
+        raise ConfigError(f"table {path.name}: {error} Known columns: {', '.join(columns)}.") from error
+    if has_key:
+        _drop_identifying_columns(path, rows, extra)
     _warn_of_case(path, rows)
     _warn_of_unparsed(path, rows)
     by_key: Rows = {}
@@ -200,6 +222,31 @@ def _row(path: Path, line: int, fields: dict[str, str]) -> Row:
     if "patient_id" in stripped:
         stripped["patient_id"] = normalize_patient_id(stripped["patient_id"])
     return Row(line, stripped)
+
+
+def _drop_identifying_columns(path: Path, rows: list[Row], extra: list[str]) -> None:
+    """Remove extra columns that may identify a person, with a warning that names no value."""
+    for column in extra:
+        reason = column_identity(column, {row.fields[column] for row in rows})
+        copies = sum(_repeats_id(row.fields, column) for row in rows)
+        if copies:
+            reason = f"{copies} values repeat an id or a file name"
+        if reason:
+            for row in rows:
+                del row.fields[column]
+            warnings.warn(
+                f"table {path.name}: column '{column}' is left out, because {reason}. Rename it, or remove these "
+                "values, if they identify no one.",
+                stacklevel=2,
+            )
+
+
+def _repeats_id(fields: dict[str, str], column: str) -> bool:
+    """Return whether a value contains the id of the row's patient or record, or its file name."""
+    value = fields[column].upper()
+    names = [fields.get(name, "").upper() for name in ("patient_id", "record_id", "file")]
+    names.append(strip_extension(names[-1]).rpartition("/")[2])
+    return any(name in value for name in names if len(name) >= MIN_SEARCH_LENGTH)
 
 
 def _warn_of_case(path: Path, rows: list[Row]) -> None:

@@ -15,6 +15,8 @@ from clocs.signals.framing import FramePolicy
 
 SEX: dict[str, Sex] = {"0": "male", "1": "female"}
 COLUMNS = {500: "filename_hr", 100: "filename_lr"}
+KEPT_COLUMNS = ("strat_fold", "device", "nurse", "validated_by_human")
+"""Columns of the table that are kept as extra columns. ``nurse`` is a number."""
 
 
 class PtbxlOptions(Options):
@@ -32,7 +34,8 @@ def _entries(source: Source, options: PtbxlOptions) -> Iterator[Entry]:
     folder = table.removesuffix("ptbxl_database.csv")
     rates = [500, 100] if options.sampling_rate == "best" else [int(options.sampling_rate)]
     needed = (*(COLUMNS[sampling_rate] for sampling_rate in rates), "scp_codes", "patient_id", "age", "sex")
-    for row in read_csv(source, table, needed=needed):
+    rows = list(read_csv(source, table, needed=needed))
+    for row, order in zip(rows, _recording_order(rows), strict=True):
         files = [f"{folder}{row[COLUMNS[sampling_rate]]}.hea" for sampling_rate in rates]
         try:
             codes = tuple(map(str, ast.literal_eval(row["scp_codes"])))
@@ -45,7 +48,29 @@ def _entries(source: Source, options: PtbxlOptions) -> Iterator[Entry]:
             age = (
                 90.0 if row["age"] in ("300", "300.0") else parse_age(row["age"])
             )  # the publisher writes 300 for ages over 89
-            yield Entry(file, patient_id=patient, site=site, age=age, sex=SEX.get(row["sex"]), labels=codes)
+            extra = _extra_values(row) | ({"recording_order": order} if order else {})
+            yield Entry(
+                file, patient_id=patient, site=site, age=age, sex=SEX.get(row["sex"]), labels=codes, extra=extra
+            )
+
+
+def _extra_values(row: dict[str, str]) -> dict[str, str]:
+    """Return the extra columns of a row, with single blanks and whole numbers."""
+    texts = {name: " ".join(row.get(name, "").split()).removesuffix(".0") for name in KEPT_COLUMNS}
+    return {name: text for name, text in texts.items() if text}
+
+
+def _recording_order(rows: list[dict[str, str]]) -> list[str]:
+    """Return the position of each row by the date of its recording, from 1; empty without a date.
+
+    The order serves splits in time. The date itself is not kept.
+    """
+    dates = [row.get("recording_date", "") for row in rows]
+    order = ["" for _ in rows]
+    dated = sorted((date, number) for number, date in enumerate(dates) if date)
+    for position, (_, number) in enumerate(dated, 1):
+        order[number] = str(position)
+    return order
 
 
 PTBXL = Dataset(

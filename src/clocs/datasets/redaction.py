@@ -14,7 +14,7 @@ from clocs.core.recording import Recording
 from clocs.formats.lead_codes import LEADS
 from clocs.signals.leads import STANDARD_LEADS
 
-KeepField = Literal["labels", "notes", "leads", "site"]
+KeepField = Literal["labels", "notes", "leads", "site", "extra"]
 POOLED_AGE: Final = 90.0
 """Age in years that replaces itself and every higher age."""
 MIN_SEARCH_LENGTH: Final = 4
@@ -51,7 +51,7 @@ def deidentify_recording(
         key: Key of the pseudonyms.
         name: Text that the record id is derived from, such as the file name.
         patient: Id of the patient; empty to make the recording its own patient.
-        keep: Typed fields that stay: ``labels``, ``notes``, ``leads``, ``site``.
+        keep: Typed fields that stay: ``labels``, ``notes``, ``leads``, ``site``, ``extra``.
 
     Returns:
         The de-identified recording.
@@ -75,6 +75,7 @@ def deidentify_recording(
             notes=origin.notes if "notes" in keep else (),
             derived_leads=tuple(leads[recording.leads.index(lead)] for lead in origin.derived_leads),
         ),
+        extra=recording.extra if "extra" in keep else {},
     )
 
 

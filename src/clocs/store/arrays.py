@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from clocs.core.column_names import check_column_names
 from clocs.core.errors import ConfigError
 from clocs.core.pseudonyms import is_unknown_patient, normalize_patient_id
 from clocs.core.recording import MICROVOLT_GAIN, Provenance, Recording, quantize
@@ -82,13 +83,11 @@ def write_arrays(
 
 
 def _entries(count: int, table: Any) -> Iterator[Entry]:
-    columns = {name: list(table[name]) for name in COLUMNS if table is not None and name in _columns(table)}
-    unknown = sorted(set(_columns(table)) - set(COLUMNS)) if table is not None else []
-    if unknown or any(len(column) != count for column in columns.values()):
-        raise ConfigError(
-            f"Expected a table of {count} rows with columns of {', '.join(COLUMNS)}."
-            + (f" Unknown columns: {', '.join(unknown)}." if unknown else "")
-        )
+    columns = {str(name): list(table[name]) for name in getattr(table, "columns", table)} if table is not None else {}
+    if any(len(column) != count for column in columns.values()):
+        raise ConfigError(f"Expected a table of {count} rows. Known columns are {', '.join(COLUMNS)}.")
+    extra = {name: column for name, column in columns.items() if name not in COLUMNS}
+    check_column_names(extra)
     patients = [normalize_patient_id(_text(field)) for field in columns.get("patient_id", [""] * count)]
     unknown_patients = [number for number, patient in enumerate(patients) if is_unknown_patient(patient)]
     if unknown_patients:
@@ -107,6 +106,7 @@ def _entries(count: int, table: Any) -> Iterator[Entry]:
             age=parse_age(row.get("age")),
             sex=parse_sex(row.get("sex")),
             labels=_labels(row.get("labels")),
+            extra={name: text for name in extra if (text := _text(row[name]))},
         )
 
 
@@ -122,10 +122,6 @@ def _labels(field: Any) -> tuple[str, ...]:
         return parse_labels({"labels": field})
     values = field if isinstance(field, Iterable) else (field,)
     return tuple(filter(None, map(_text, values)))
-
-
-def _columns(table: Any) -> list[str]:
-    return [str(name) for name in getattr(table, "columns", table)]
 
 
 def _recording(signal: npt.NDArray[np.floating], entry: Entry, options: ArrayOptions) -> Recording:

@@ -187,8 +187,8 @@ class StoreReader:
 
         Example:
             >>> store = clocs.ingest("synthetic", None, "store", options={"num_records": 4})
-            >>> store.where(sex=["female", "male"], sampling_rate=500).sum()
-            np.int64(4)
+            >>> int(store.where(sex=["female", "male"], sampling_rate=500).sum())
+            4
         """
         mask = np.ones(len(self), bool)
         for name, values in conditions.items():

@@ -85,14 +85,14 @@ class Store(StoreReader):
             sampling_rate: Sampling rate in Hz.
             leads: Names of the leads.
             table: Data frame or mapping with one row per recording and any of the columns ``record_id``,
-                ``patient_id``, ``site``, ``age``, ``sex``, ``labels``.
+                ``patient_id``, ``site``, ``age``, ``sex``, ``labels``. Other columns are kept as extra columns.
             gate: Quality checks; by default those of the dataset ``folder``.
 
         Returns:
             The store.
 
         Raises:
-            ConfigError: The arrays or the table have other shapes or columns.
+            ConfigError: The arrays or the table have other shapes, or a name stands for a known column.
         """
         written = write_arrays(folder, signals, sampling_rate, leads, table, gate)
         return cls(written.folder, written.manifest.version)

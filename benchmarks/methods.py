@@ -12,19 +12,15 @@ and a finished run is not trained again. PTB-XL trains on its folds 1 to 8 and i
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import clocs
 from clocs.core.files import write_bytes
 from clocs.evaluation.results import compare
 from clocs.signals.leads import STANDARD_LEADS
-from clocs.store.splits import PARTS, save_split
 from clocs.training.encoder_module import load_encoder_folder
 
 SPLITS = {"synthetic": "default", "ptbxl": "folds"}
@@ -99,18 +95,9 @@ def prepare_store(dataset: str, stores: Path, source: str | None) -> Path:
     elif not (folder / "splits" / "folds.json").exists():
         if source is None:
             raise SystemExit("PTB-XL is not ingested yet: pass --source, its folder as published")
-        split_by_fold(clocs.ingest(dataset, source, folder, options={"sampling_rate": "100"}), Path(source))
+        store = clocs.ingest(dataset, source, folder, options={"sampling_rate": "100"})
+        clocs.split_by(store, "strat_fold", train=range(1, 9), validation=9, test=10, name="folds")
     return folder
-
-
-def split_by_fold(store: clocs.Store, source: Path) -> None:
-    """Save the published folds as the split ``folds``: 1 to 8 train, 9 validates, 10 tests."""
-    with (source / "ptbxl_database.csv").open(newline="") as table:
-        folds = {Path(row["filename_lr"]).name: int(row["strat_fold"]) for row in csv.DictReader(table)}
-    parts = ["train" if fold <= 8 else "validation" if fold == 9 else "test" for fold in range(11)]
-    names = store.table(["record_id"]).column(0).to_pylist()
-    numbers = np.array([PARTS.index(parts[folds[name]]) for name in names], np.int8)
-    clocs.check_leaks(store, save_split(store, "folds", numbers, {"store": store.sha256, "folds": parts[1:]}))
 
 
 def config_of(row: Row, dataset: str, store: Path, steps: int) -> dict[str, Any]:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from clocs.similarity.index.patient_index import open_index as open_index
     from clocs.similarity.index.updates import build_index as build_index
     from clocs.similarity.scoring.audit import audit as audit
+    from clocs.store.column_splits import split_by as split_by
     from clocs.store.convert import convert as convert
     from clocs.store.deidentify import deidentify as deidentify
     from clocs.store.identity_scan import scan_identities as scan_identities
@@ -70,6 +71,7 @@ _EXPORTS = {
     "ingest": "clocs.store.ingest:ingest",
     "check_leaks": "clocs.store.splits:check_leaks",
     "split": "clocs.store.splits:make_split",
+    "split_by": "clocs.store.column_splits:split_by",
     "Store": "clocs.store.store:Store",
     "open_store": "clocs.store.store:open_store",
     "info": "clocs.store.summary:info",

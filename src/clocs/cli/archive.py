@@ -36,7 +36,7 @@ def deidentify(
     key: KeyFile,
     keep: Annotated[
         list[str] | None,
-        typer.Option(help="Keep this information of the files: labels, notes, leads or site. Repeatable."),
+        typer.Option(help="Keep this information of the files: labels, notes, leads, site or extra (columns). Repeatable."),
     ] = None,
     workers: Workers = 1,
     as_json: AsJson = False,

@@ -19,6 +19,9 @@ from clocs.core.errors import ConfigError
 data = typer.Typer(help="Download, ingest, verify, split and plot ECG data.", no_args_is_help=True)
 
 
+PARTS = ("train", "validation", "test")
+
+
 class Gate(StrEnum):
     """Switch of the quality gate."""
 
@@ -179,6 +182,24 @@ def _cell(value: object) -> object:
 
 
 @data.command()
+def columns(store: StoreFolder, as_json: AsJson = False) -> None:
+    """List the columns of a store, by which recordings can be selected, split and scored.
+
+    Examples are masked where they could identify a person.
+    """
+    from clocs.store.column_summary import summarize_columns
+
+    rows = summarize_columns(store)
+    if as_json:
+        typer.echo(json.dumps({"store": str(store), "columns": [vars(row) for row in rows]}))
+        return
+    print_table(
+        ["column", "type", "recordings", "values", "examples"],
+        [(row.name, row.type, row.num_values, row.num_distinct, ", ".join(row.examples)) for row in rows],
+    )
+
+
+@data.command()
 def verify(store: StoreFolder, as_json: AsJson = False) -> None:
     """Verify every byte of a store.
 
@@ -218,20 +239,38 @@ def split(
         str | None,
         typer.Option(help="Keep the parts of this split of an earlier version, and distribute new patients."),
     ] = None,
+    by: Annotated[
+        str | None, typer.Option(help="Split by the values of this column, see 'clocs data columns', not at random.")
+    ] = None,
+    train: Annotated[str, typer.Option(help="With --by: values of the train part, such as 1-8 or A,B.")] = "",
+    validation: Annotated[str, typer.Option(help="With --by: values of the validation part.")] = "",
+    test: Annotated[str, typer.Option(help="With --by: values of the test part.")] = "",
     as_json: AsJson = False,
 ) -> None:
     """Split the patients of a store into train, validation and test."""
+    from clocs.store.column_splits import parse_values, split_by
     from clocs.store.splits import make_split
     from clocs.store.store import open_store
 
-    made = make_split(open_store(store), name, seed=seed, group_duplicates=group_duplicates, like=like)
+    opened = open_store(store)
+    if (by is None) == bool(train):
+        raise ConfigError("Pass --by and --train together: clocs data split STORE --by fold --train 1-8 --test 9")
+    if by is not None and like is not None:
+        raise ConfigError("--by and --like exclude each other. Pass one of them.")
+    if by is None:
+        made = make_split(opened, name, seed=seed, group_duplicates=group_duplicates, like=like)
+    else:
+        kind = opened.table(by).schema.types[0]
+        values = {part: parse_values(text, kind) for part, text in zip(PARTS, (train, validation, test), strict=True)}
+        made = split_by(opened, by, **values, name=name)
     if as_json:
         _print({"name": name, "sha256": made.sha256, **made.metadata}, True)
         return
     counts = made.metadata
     rows = [(part, counts["patients"].get(part, ""), counts["records"][part]) for part in counts["records"]]
     print_table([f"split '{name}'", "patients", "recordings"], rows)
-    empty = [part for part, count in counts["patients"].items() if not count and counts["policy"][part]]
+    asked = counts["policy"] if by is None else counts["by"]
+    empty = [part for part, count in counts["patients"].items() if not count and asked[part]]
     if empty:
         reason = "there are too few patients, or many share signals and must stay together"
         if not any(counts["patients"].values()):

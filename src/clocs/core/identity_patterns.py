@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable
 from typing import Final
 
 from clocs.core.pseudonyms import PSEUDONYM
@@ -81,19 +79,3 @@ def is_identifying_name(column: str) -> bool:
         found -= {"date", "dates", "timestamp", "datetime", "order"}
     is_number = bool(found & _NUMBER_WORDS) and (bool(found & _NUMBERED_WORDS) or len(words) == 1)
     return bool(found & _PERSON_WORDS) or is_number or words == ["pid"]
-
-
-def column_identity(column: str, values: Iterable[str]) -> str:
-    """Return why a column may identify a person; empty if no rule applies.
-
-    Args:
-        column: Name of the column.
-        values: Different values of the column.
-
-    Returns:
-        A reason with counts, without the values.
-    """
-    if find_identity(column) or is_identifying_name(column):
-        return "its name may stand for a person or a day"
-    kinds = Counter(found[0] for found in map(find_identity_in_value, values) if found)
-    return ", ".join(f"{count} values look like a {kind}" for kind, count in kinds.most_common())

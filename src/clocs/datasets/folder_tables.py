@@ -12,11 +12,10 @@ from typing import Final, NamedTuple
 
 from clocs.core.column_names import check_column_names
 from clocs.core.errors import ConfigError, FormatError
-from clocs.core.identity_patterns import column_identity
 from clocs.core.pseudonyms import PatientKey, is_unknown_patient, normalize_patient_id
 from clocs.core.sources import open_source, strip_extension
 from clocs.datasets.csv_tables import numbered_rows
-from clocs.datasets.redaction import MIN_SEARCH_LENGTH
+from clocs.datasets.redaction import column_identity
 from clocs.formats.demographics import MAX_AGE, parse_age, parse_sex
 
 RECORDING_COLUMNS = ("file", "record_id", "patient_id", "site", "age", "sex", "labels")
@@ -227,10 +226,8 @@ def _row(path: Path, line: int, fields: dict[str, str]) -> Row:
 def _drop_identifying_columns(path: Path, rows: list[Row], extra: list[str]) -> None:
     """Remove extra columns that may identify a person, with a warning that names no value."""
     for column in extra:
-        reason = column_identity(column, {row.fields[column] for row in rows})
-        copies = sum(_repeats_id(row.fields, column) for row in rows)
-        if copies:
-            reason = f"{copies} values repeat an id or a file name"
+        ids = [[row.fields.get(name, "") for name in ("patient_id", "record_id", "file")] for row in rows]
+        reason = column_identity(column, [row.fields[column] for row in rows], ids)
         if reason:
             for row in rows:
                 del row.fields[column]
@@ -239,14 +236,6 @@ def _drop_identifying_columns(path: Path, rows: list[Row], extra: list[str]) -> 
                 "values, if they identify no one.",
                 stacklevel=2,
             )
-
-
-def _repeats_id(fields: dict[str, str], column: str) -> bool:
-    """Return whether a value contains the id of the row's patient or record, or its file name."""
-    value = fields[column].upper()
-    names = [fields.get(name, "").upper() for name in ("patient_id", "record_id", "file")]
-    names.append(strip_extension(names[-1]).rpartition("/")[2])
-    return any(name in value for name in names if len(name) >= MIN_SEARCH_LENGTH)
 
 
 def _warn_of_case(path: Path, rows: list[Row]) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Final, Literal
 
 from clocs.core.identity import Identity
+from clocs.core.identity_patterns import find_identity, find_identity_in_value, is_identifying_name
 from clocs.core.pseudonyms import PatientKey
 from clocs.core.recording import Recording
+from clocs.core.sources import strip_extension
 from clocs.formats.lead_codes import LEADS
 from clocs.signals.leads import STANDARD_LEADS
 
@@ -77,6 +80,34 @@ def deidentify_recording(
         ),
         extra=recording.extra if "extra" in keep else {},
     )
+
+
+def column_identity(column: str, values: Sequence[str], ids: Sequence[Sequence[str]]) -> str:
+    """Return why an extra column may identify a person; empty if no rule applies.
+
+    Args:
+        column: Name of the column.
+        values: Values of the column, one per row; empty if absent.
+        ids: Ids of the patient and the record, and file name of each row.
+
+    Returns:
+        A reason with counts, without the values.
+    """
+    if find_identity(column) or is_identifying_name(column):
+        return "its name may stand for a person or a day"
+    copies = sum(_repeats_id(value, names) for value, names in zip(values, ids, strict=True) if value)
+    if copies:
+        return f"{copies} values repeat an id or a file name"
+    found = {value: find_identity_in_value(value) for value in set(values)}
+    kinds = Counter(match[0] for value in values if (match := found[value]))
+    return ", ".join(f"{count} values look like a {kind}" for kind, count in kinds.most_common())
+
+
+def _repeats_id(value: str, names: Sequence[str]) -> bool:
+    """Return whether a value contains an id, or a file name without folder and extension."""
+    text = value.upper()
+    parts = {part.upper() for name in names for part in (name, strip_extension(name).rpartition("/")[2])}
+    return any(part in text for part in parts if len(part) >= MIN_SEARCH_LENGTH)
 
 
 def _plain_leads(leads: Sequence[str]) -> tuple[str, ...]:

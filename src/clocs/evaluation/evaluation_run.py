@@ -20,6 +20,7 @@ from clocs.evaluation.model_outputs import ModelOutputs, require_classes, requir
 from clocs.evaluation.options import EXECUTION, EvaluationOptions
 from clocs.evaluation.results import save_scores
 from clocs.evaluation.scoring import compute_metrics
+from clocs.evaluation.subgroups import compute_subgroup_metrics
 from clocs.signals.framing import FramePolicy
 from clocs.store.frames import Frames
 from clocs.store.splits import Split
@@ -61,6 +62,7 @@ class EvaluationRun:
             ConfigError: The store has no classes, or a part of the split is empty.
         """
         opened = open_store(store)
+        opened.table(options.subgroups)  # raises early if a column is unknown
         require_classes(opened)
         split = opened.split(options.split)
         require_patients(opened, split, "train", "validation", options.part)
@@ -131,6 +133,8 @@ class EvaluationRun:
             ],
             self.options.part: compute_metrics(scores),
         }
+        if self.options.subgroups:
+            result["subgroups"] = compute_subgroup_metrics(scores, self.store, self.options.subgroups)
         save_scores(run.folder, scores)
         run.finish(result)
         return {**result, "run": str(run.folder), "already_finished": False}

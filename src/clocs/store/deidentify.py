@@ -6,7 +6,7 @@ import functools
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -17,7 +17,7 @@ from clocs.core.recording import Recording
 from clocs.core.sources import Source, open_source
 from clocs.datasets import Dataset, Entry
 from clocs.datasets.dataset import Options, SplitPolicy
-from clocs.datasets.redaction import POOLED_AGE, KeepField, deidentify_recording
+from clocs.datasets.redaction import POOLED_AGE, KeepField, column_identity, deidentify_recording
 from clocs.formats.reading import detect_format, read_identity_from
 from clocs.signals.framing import FramePolicy
 from clocs.signals.quality import GATE_OFF
@@ -71,7 +71,8 @@ def deidentify(
         source: An archive (folder or zip of ECG files) or a store.
         folder: Folder of the new store.
         key: Key file, made by :func:`clocs.make_key`. It must be outside of both folders.
-        keep: Typed fields that stay: ``labels``, ``notes``, ``leads``, ``site``.
+        keep: Typed fields that stay: ``labels``, ``notes``, ``leads``, ``site``, ``extra``. Extra columns of a store
+            that may identify a person are removed nevertheless.
         workers: Number of parallel workers.
         progress: Called with the recordings done and the quarantined recordings.
 
@@ -103,9 +104,10 @@ def deidentify(
         raise ConfigError(f"{folder} and {path} are inside one another. Choose a separate folder for the new store.")
     original = open_store(path)
     store_options = {"store": original.sha256, "key": read_key(key_path).fingerprint, "keep": kept}
-    dataset = _as_dataset(original, key_path)
+    columns = _kept_columns(original, kept)
+    dataset = _as_dataset(original, key_path, columns)
     store = ingest(dataset, None, folder, gate=GATE_OFF, options=store_options, workers=workers, progress=progress)
-    return DeidentificationResult(store, _count_removed(original, kept))
+    return DeidentificationResult(store, _count_removed(original, kept, columns))
 
 
 def parse_keep(names: Iterable[str]) -> tuple[KeepField, ...]:
@@ -138,7 +140,20 @@ def _count_pooled_ages(store: Store) -> Counter[str]:
     return +Counter({f"ages given as {POOLED_AGE:g}, which stands for it and more": ages.count(POOLED_AGE)})
 
 
-def _as_dataset(store: Store, key: Path) -> Dataset:
+def _kept_columns(store: Store, keep: tuple[str, ...]) -> frozenset[str]:
+    """Return the extra columns that stay: none unless they are kept, and never those that may identify a person."""
+    names = list(store.extra_types) if "extra" in keep else []
+    table = store.table(["patient_id", "record_id", "source"])
+    ids = list(zip(*(column.to_pylist() for column in table.columns), strict=True)) if names else []
+    texts = {name: ["" if value is None else str(value) for value in _values(store, name)] for name in names}
+    return frozenset(name for name in names if not column_identity(name, texts[name], ids))
+
+
+def _values(store: Store, column: str) -> list[Any]:
+    return list(store.table(column).column(0).to_pylist())
+
+
+def _as_dataset(store: Store, key: Path, columns: frozenset[str]) -> Dataset:
     """Return the recordings of a store as a dataset, with its policies."""
     metadata, patient_key = store.manifest.dataset, read_key(key)
     frame_policies = {name: FramePolicy.model_validate(policy) for name, policy in metadata["frame_policies"].items()}
@@ -149,7 +164,7 @@ def _as_dataset(store: Store, key: Path) -> Dataset:
         frame_policies={name: _pseudonymized_policy(policy, patient_key) for name, policy in frame_policies.items()},
         split=SplitPolicy.model_validate(metadata["split"]),
         entries=functools.partial(_entries, len(store)),
-        load=functools.partial(_load, folder, version, key),
+        load=functools.partial(_load, folder, version, key, columns),
         options=StoreOptions,
         needs_source=False,
     )
@@ -166,10 +181,19 @@ def _entries(count: int, source: Source, options: StoreOptions) -> Iterator[Entr
     return (Entry(str(number)) for number in range(count))
 
 
-def _load(folder: str, version: int, key: Path, source: Source, entry: Entry, options: StoreOptions) -> Recording:
+def _load(
+    folder: str,
+    version: int,
+    key: Path,
+    columns: frozenset[str],
+    source: Source,
+    entry: Entry,
+    options: StoreOptions,
+) -> Recording:
     store = _open_cached(folder, version)
     shard, row = store.locate(int(entry.file))
     recording = store.shard(shard).recording(row)
+    recording = replace(recording, extra={name: text for name, text in recording.extra.items() if name in columns})
     name, patient = recording.record_id, recording.patient_id
     return deidentify_recording(recording, read_key(key), name=name, patient=patient, keep=options.keep)
 
@@ -179,7 +203,7 @@ def _open_cached(folder: str, version: int) -> Store:
     return open_store(folder, version)
 
 
-def _count_removed(store: Store, keep: tuple[str, ...]) -> dict[str, int]:
+def _count_removed(store: Store, keep: tuple[str, ...], columns: frozenset[str]) -> dict[str, int]:
     """Count the recordings with each removed field."""
     counts: Counter[str] = Counter()
     for row in _rows(store):
@@ -187,6 +211,9 @@ def _count_removed(store: Store, keep: tuple[str, ...]) -> dict[str, int]:
         counts[f"ages over {POOLED_AGE:g}, pooled"] += (row["age"] or 0) > POOLED_AGE
         for field in ("site", "labels", "notes"):
             counts[f"{field}, left out"] += bool(row[field]) and field not in keep
+    for name in store.extra_types:
+        if name not in columns:
+            counts[f"column {name}, left out"] += sum(value is not None for value in _values(store, name))
     return dict(+counts)
 
 

@@ -83,14 +83,11 @@ def make_split(
         >>> int(split.mask("test").sum())
         4
     """
-    if not VALID_NAME.fullmatch(name):
-        raise ConfigError(
-            f"Invalid split name '{name}'. Use letters, digits, '.', '_', '-'; begin with a letter or digit."
-        )
+    check_split_name(name)
     store = open_reader(store)
     policy = policy or SplitPolicy.model_validate(store.manifest.dataset["split"])
     patient, num_patients = store.patient_codes()
-    used = _has_frames(store)
+    used = has_frames(store)
     cluster = _patient_clusters(store, patient, num_patients, group_duplicates)
     parts = np.full(len(store), PARTS.index("unused"), np.int8)
     present = np.unique(patient[used])
@@ -112,7 +109,16 @@ def make_split(
     return save_split(store, name, parts, metadata)
 
 
-def _has_frames(store: StoreReader) -> npt.NDArray[np.bool_]:
+def check_split_name(name: str) -> None:
+    """Raise an error if a name cannot be that of a split."""
+    if not VALID_NAME.fullmatch(name):
+        raise ConfigError(
+            f"Invalid split name '{name}'. Use letters, digits, '.', '_', '-'; begin with a letter or digit."
+        )
+
+
+def has_frames(store: StoreReader) -> npt.NDArray[np.bool_]:
+    """Return which recordings have a frame under the evaluation policy, (recordings,) bool."""
     if "evaluation" not in store.manifest.dataset["frame_policies"]:
         return np.ones(len(store), bool)
     return np.asarray(Frames(store, store.frame_policy("evaluation")).frames_per_record() > 0)

@@ -263,6 +263,47 @@ def test_with_a_key_tables_are_joined_by_original_ids(archive: Path, key: Path) 
     assert own.age == 40.0
 
 
+def test_other_columns_of_a_table_are_kept(archive: Path) -> None:
+    found = entries(archive, "file,fold,Device,target\na,1,AT-6,\nb, 2 ,CS 12,0.5\n")
+    assert found["a.hea"].extra == {"fold": "1", "Device": "AT-6"}
+    assert found["ward/2/b.hea"].extra == {"fold": "2", "Device": "CS 12", "target": "0.5"}
+    assert found["c.csv"].extra == {}
+    recording = FOLDER.load(open_source(archive), found["a.hea"], FOLDER.parse_options({}))
+    assert recording.extra == {"fold": "1", "Device": "AT-6"}
+
+
+@pytest.mark.parametrize("name", ["leads", "Patient ID", "AGE", "gender", "patient_code", "values", "extra", "x" * 101])
+def test_names_that_stand_for_known_columns_raise_an_error(archive: Path, name: str) -> None:
+    """A patient column that is not used would let a split leak."""
+    with pytest.raises(ConfigError, match=r"about\.csv: (Column .* cannot be kept|Expected a column name)"):
+        entries(archive, f"file,{name}\na,1\n")
+
+
+def test_with_a_key_columns_that_may_identify_are_left_out_with_a_count(archive: Path, key: Path) -> None:
+    table, patients = archive.parent / "files.csv", archive.parent / "patients.csv"
+    table.write_text(
+        "file,patient_id,fold,seen,ward,nurse,copy,score,clock,date_order\n"
+        "a,4711,1,8.5.1953,Smith; John,x,no 4711,0.123456789,09:30,2\n"
+        'b,4712,2,soon,"Smith, John",y,none,1.5,10:30,1\n'
+    )
+    patients.write_text("patient_id,group,born on date\n4711,treated,1953\n4712,control,1954\n")
+    with pytest.warns(UserWarning) as caught:
+        found = loaded(archive, table=table, patients=patients, key=key)
+    assert found["a.hea"].extra == {"fold": "1", "score": "0.123456789", "date_order": "2", "group": "treated"}
+    assert found["ward/2/b.hea"].extra == {"fold": "2", "score": "1.5", "date_order": "1", "group": "control"}
+    messages = " ".join(str(warning.message) for warning in caught)
+    for part in (
+        "'seen' is left out, because 1 values look like a date",
+        "'ward' is left out, because 1 values look like a name",
+        "'nurse' is left out, because its name may stand for a person",
+        "'copy' is left out, because 1 values repeat an id",
+        "'clock' is left out, because 2 values look like a date",
+        "'born on date' is left out",
+    ):
+        assert part in messages
+    assert not any(value in messages for value in ("1953", "Smith", "4711"))
+
+
 def test_stored_options_contain_no_paths(archive: Path, key: Path) -> None:
     table = archive.parent / "files.csv"
     table.write_text("file,patient_id\na,17\n")

@@ -12,7 +12,7 @@ import pytest
 from clocs.core.errors import FormatError
 from clocs.core.sources import open_source
 from clocs.datasets.dataset import Entry
-from clocs.datasets.ptbxl import PTBXL
+from clocs.datasets.ptbxl import KEPT_COLUMNS, PTBXL
 
 HEADER = "ecg_id,patient_id,age,sex,site,scp_codes,filename_lr,filename_hr\n"
 
@@ -39,6 +39,20 @@ def test_entries_agree_with_the_table_as_pandas_reads_it(originals: Path) -> Non
         assert entry.age == row["age"]
         assert entry.sex == {0: "male", 1: "female"}[row["sex"]]
         assert set(entry.labels) == set(ast.literal_eval(str(row["scp_codes"])))
+        assert int(entry.extra["strat_fold"]) == row["strat_fold"]
+        assert entry.extra["device"].split() == row["device"].split()
+        assert entry.extra["validated_by_human"] == str(row["validated_by_human"])
+        assert entry.extra.get("nurse") == (None if pd.isna(row["nurse"]) else str(int(row["nurse"])))
+
+
+def test_the_order_of_dates_is_kept_without_the_dates(originals: Path) -> None:
+    raw = open_source(originals).read("ptbxl/ptbxl_database.csv")
+    dates = pd.read_csv(io.BytesIO(raw), index_col="ecg_id")["recording_date"]
+    found = entries(originals / "ptbxl", sampling_rate="100")
+    assert {name for entry in found for name in entry.extra} == {*KEPT_COLUMNS, "recording_order"}
+    by_order = sorted(found, key=lambda entry: int(entry.extra["recording_order"]))
+    ordered = [dates[int(Path(entry.file).stem.removesuffix("_lr"))] for entry in by_order]
+    assert ordered == sorted(ordered)
 
 
 def test_the_higher_sampling_rate_is_preferred(originals: Path) -> None:

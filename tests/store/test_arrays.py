@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from clocs.core.errors import ConfigError
 from clocs.core.recording import Recording
 from clocs.store.store import Store
 from tests.conftest import make_recording
@@ -58,6 +59,19 @@ def test_patient_ids_are_normalized_and_placeholders_ignored(tmp_path: Path) -> 
     with pytest.warns(UserWarning, match="3 rows have a placeholder.* is row 4"):
         found = stored(tmp_path, {"patient_id": names}, 7)
     assert [recording.patient_id for recording in found] == ["P1"] * 4 + [item.record_id for item in found[4:]]
+
+
+@pytest.mark.parametrize("frame", [False, True])
+def test_other_columns_are_kept(frame: bool, tmp_path: Path) -> None:
+    table: Any = {"fold": [1, None, 3], "device": ["A", "", None], "paced": [True, False, True]}
+    found = stored(tmp_path, pd.DataFrame(table) if frame else table, 3)
+    assert [recording.extra for recording in found] == [
+        {"fold": "1", "device": "A", "paced": "True"},
+        {"paced": "False"},
+        {"fold": "3", "paced": "True"},
+    ]
+    with pytest.raises(ConfigError, match="Column 'Leads' cannot be kept"):
+        stored(tmp_path, {"Leads": [1, 2, 3]}, 3)
 
 
 def test_sex_is_not_guessed_from_a_letter(tmp_path: Path) -> None:

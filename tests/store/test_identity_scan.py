@@ -102,6 +102,9 @@ def test_a_pseudonymous_store_has_no_hits(store_of: Maker) -> None:
         ("source", {"provenance": Provenance("scp/ecg_20170504.scp")}),
         ("source_sha256", {"provenance": Provenance("x", sha256="900657176")}),
         ("notes", {"provenance": Provenance("x", notes=("Smith^John",))}),
+        ("extra.device", {"extra": {"device": "Smith, John", "fold": "3"}}),
+        ("extra.visit", {"extra": {"visit": "2019-05", "score": "0.123456789"}}),
+        ("extra", {"extra": {"patient_name": "John Smith", "fold": "3"}}),
     ],
 )
 def test_an_identity_in_a_column_is_found(store_of: Maker, column: str, more: dict[str, object]) -> None:

@@ -156,7 +156,7 @@ def records(
 ) -> None:
     """List the recordings of a store as CSV.
 
-    Columns: ids, patient, site, age, sex, labels, sampling rate, length, leads and file.
+    Columns: ids, patient, site, age, sex, labels, sampling rate, length, leads, file and extra columns.
     """
     from clocs.store.store import open_store
     from clocs.store.summary import list_quarantined, list_recordings
@@ -171,7 +171,7 @@ def records(
     writer = csv.writer(sys.stdout, lineterminator="\n")
     for number, row in enumerate(rows):
         if not number:
-            writer.writerow(row)
+            writer.writerow(map(_cell, row))
         writer.writerow(map(_cell, row.values()))
 
 

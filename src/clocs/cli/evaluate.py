@@ -26,6 +26,9 @@ Frames = Annotated[
         help="Cut frames as in the encoder's training (encoder), or as the paper does for the dataset (paper)."
     ),
 ]
+Subgroups = Annotated[
+    str, typer.Option(help="Also score the groups of these columns of the store, such as sex,age,device.")
+]
 RunsFolder = Annotated[Path, typer.Option("--runs", help="Store runs in this folder.")]
 MoreStores = Annotated[
     list[Path] | None,
@@ -43,6 +46,7 @@ def probe_command(
     seed: Seed = 0,
     split: SplitName = "default",
     frames: Frames = "encoder",
+    subgroups: Subgroups = "",
     solver: Annotated[
         str, typer.Option(help="Fit by lbfgs (logistic regression), or by adam as the paper trains its linear layer.")
     ] = "lbfgs",
@@ -62,6 +66,7 @@ def probe_command(
     torch.set_num_threads(num_threads)
     labels = {**_labels(label_fraction, num_labelled_patients), "label_unit": label_unit, "seed": seed}
     given = {**labels, "split": split, "frames": frames, "solver": solver, "train_mode": train_mode}
+    given["subgroups"] = _names(subgroups)
     config = validate_model(ProbeConfig, given, "clocs evaluate probe")
     _show(probe(checkpoint, store, config, runs=runs), as_json)
 
@@ -76,6 +81,7 @@ def finetune_command(
     seed: Seed = 0,
     split: SplitName = "default",
     frames: Frames = "encoder",
+    subgroups: Subgroups = "",
     max_epochs: Annotated[int, typer.Option(help="Train for at most this number of epochs.")] = 400,
     patience: Annotated[
         int, typer.Option(help="Stop after this number of epochs without improvement in validation.")
@@ -106,6 +112,7 @@ def finetune_command(
         "learning_rate": learning_rate,
     }
     given = {**labels, **ends, **steps, "split": split, "frames": frames, "num_threads": num_threads}
+    given["subgroups"] = _names(subgroups)
     config = validate_model(FinetuneConfig, given, "clocs evaluate finetune")
     with training_progress(max_epochs) as progress:
         found = finetune(checkpoint, store, config, runs=runs, progress=progress)
@@ -121,6 +128,11 @@ def _labels(label_fraction: float | None, num_labelled_patients: int | None) -> 
         for name, value in (("label_fraction", label_fraction), ("num_labelled_patients", num_labelled_patients))
         if value is not None
     }
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """Return names that are separated by commas."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 @evaluate.command("pca")
@@ -195,7 +207,7 @@ def _show(found: dict[str, Any], as_json: bool) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from clocs.evaluation.scoring import LEVELS
+    from clocs.evaluation.scoring import LEVELS, format_interval
 
     table = Table("", "AUC", "average precision", "calibration error", title="test part, 95 % intervals over patients")
     for level in LEVELS:  # explicit order, because cached results have sorted keys
@@ -203,6 +215,9 @@ def _show(found: dict[str, Any], as_json: bool) -> None:
     for name, values in sorted(found["test"]["recording"]["classes"].items()):
         table.add_row(f"  {escape(name)}, {values['positives']:,} recordings", *_cells(values))
     Console().print(table)
+    for name, values in found.get("subgroups", {}).items():
+        auc = "too few recordings" if values["auc"] is None else f"AUC {format_interval(values['auc'])}"
+        typer.echo(f"{name}, {values['recordings']:,} recordings: {auc}")
     for note in found["notes"]:
         typer.echo(f"note: {note}")
     typer.echo(f"Stored in {found['run']}")

@@ -87,8 +87,8 @@ def info(store: StoreLike) -> dict[str, Any]:
 
 
 def list_recordings(store: Store, split: str | None = None) -> Iterator[dict[str, Any]]:
-    """Iterate over the metadata of each recording, with its part of a split if one is named."""
-    table = store.table([*LISTED_COLUMNS, "num_samples"])
+    """Iterate over the metadata of each recording, with extra columns, and its part of a split if one is named."""
+    table = store.table([*LISTED_COLUMNS, "num_samples", *store.extra_types])
     parts = load_split(store, split).parts.tolist() if split else []
     for number, row in enumerate(table.to_pylist()):
         seconds = row.pop("num_samples") / row["sampling_rate"]

@@ -126,6 +126,26 @@ def test_after_a_store_has_grown_the_advice_leads_to_a_split_that_is_taken(comma
         assert "split 'NEW': no patient" in command("data", "check-leaks", "store", option, "NEW")[0]
 
 
+def test_columns_of_a_table_are_listed_and_split_by(command: Command, tmp_path: Path) -> None:
+    for number in range(6):
+        write(make_recording(seed=number, num_samples=5000), tmp_path / "archive" / f"f{number}.hea")
+    rows = "".join(f"f{number},{1 + number},site-{number % 2},=1+1\n" for number in range(6))
+    (tmp_path / "table.csv").write_text(f"file,fold,group,formula\n{rows}")
+    command("data", "ingest", "folder", "archive", "store", "-o", "table=table.csv")
+    listed = {row["name"]: row for row in json.loads(command("data", "columns", "store", "--json")[0])["columns"]}
+    assert (listed["fold"]["type"], listed["fold"]["num_values"]) == ("integer", 6)
+    assert listed["group"]["examples"][0].startswith("si***")
+    assert "fold" in command("data", "columns", "store")[0]
+    (first, *_) = csv.DictReader(command("data", "records", "store")[0].splitlines())
+    assert (first["fold"], first["group"], first["formula"]) == ("1", "site-0", "'=1+1")
+    split = ("data", "split", "store", "--by", "fold", "--train", "1-4", "--validation", "5", "--test", "6")
+    assert json.loads(command(*split, "--json")[0])["records"] == {"train": 4, "validation": 1, "test": 1, "unused": 0}
+    assert "no patient and no signal" in command("data", "check-leaks", "store")[0]
+    assert "Unknown column" in command("data", "split", "store", "--by", "folds", "--train", "1", code=1)[1]
+    for words in (("--by", "fold"), ("--train", "1"), ("--by", "fold", "--train", "1", "--like", "default")):
+        assert "--by and" in command("data", "split", "store", *words, code=1)[1]
+
+
 def test_recordings_that_a_new_version_leaves_out_are_counted(command: Command, tmp_path: Path) -> None:
     for seed, place in enumerate(("one/a", "one/b", "other/c")):
         write(make_recording(seed=seed), tmp_path / f"{place}.hea")

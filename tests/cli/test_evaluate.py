@@ -38,6 +38,15 @@ def test_a_probe_as_json_and_as_a_table(command: Command, store: Path) -> None:
     assert table.endswith(f"Stored in {found['run']}\n")
 
 
+def test_groups_of_columns_are_scored(command: Command, store: Path) -> None:
+    words = ("evaluate", "probe", "random", store, "--label-fraction", 1, "--subgroups", "sex, age")
+    found = json.loads(command(*words, "--json")[0])["subgroups"]
+    by_sex = sum(values["recordings"] for name, values in found.items() if not name.startswith("age"))
+    assert by_sex == sum(values["recordings"] for name, values in found.items() if name.startswith("age"))
+    assert f"female, {found['female']['recordings']} recordings: too few recordings" in command(*words)[0]
+    assert "Unknown column ward" in command(*words[:-1], "ward", code=1)[1]
+
+
 def test_label_options_exclude_each_other(command: Command, store: Path) -> None:
     words = ("evaluate", "probe", "random", store, "--num-labelled-patients", 3, "--label-fraction", 0.25)
     assert "--label-fraction and --num-labelled-patients exclude each other" in command(*words, code=1)[1]

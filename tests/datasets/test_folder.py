@@ -99,7 +99,9 @@ def test_byte_order_marks_and_windows_line_ends_are_accepted(archive: Path) -> N
         ("file,patient_id\n,1\n", r"every row needs 'file'"),
     ],
 )
-def test_misspelled_and_missing_columns_raise_an_error_that_lists_the_known_ones(archive: Path, table: str, message: str) -> None:
+def test_misspelled_and_missing_columns_raise_an_error_that_lists_the_known_ones(
+    archive: Path, table: str, message: str
+) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         entries(archive, table)
     assert "record_id, patient_id, site, age, sex, labels" in str(caught.value)
@@ -287,7 +289,7 @@ def test_with_a_key_columns_that_may_identify_are_left_out_with_a_count(archive:
         'b,4712,2,soon,"Smith, John",y,none,1.5,10:30,1\n'
     )
     patients.write_text("patient_id,group,born on date\n4711,treated,1953\n4712,control,1954\n")
-    with pytest.warns(UserWarning) as caught:
+    with pytest.warns(UserWarning, match="is left out") as caught:
         found = loaded(archive, table=table, patients=patients, key=key)
     assert found["a.hea"].extra == {"fold": "1", "score": "0.123456789", "date_order": "2", "group": "treated"}
     assert found["ward/2/b.hea"].extra == {"fold": "2", "score": "1.5", "date_order": "1", "group": "control"}

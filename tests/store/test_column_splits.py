@@ -19,7 +19,9 @@ from tests.store.conftest import Maker
 
 def recording(number: int, fold: str, patient: int | None = None, num_samples: int = 5000) -> Recording:
     made = make_recording(num_samples=num_samples, seed=number, record_id=f"r{number}")
-    return replace(made, patient_id=f"p{number if patient is None else patient}", extra={"fold": fold, "ward": f"w-{fold}"})
+    return replace(
+        made, patient_id=f"p{number if patient is None else patient}", extra={"fold": fold, "ward": f"w-{fold}"}
+    )
 
 
 @pytest.fixture

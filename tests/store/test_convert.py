@@ -18,6 +18,7 @@ from clocs.core.errors import ConfigError, FormatError, SignalError, StoreError
 from clocs.core.recording import Recording, missing_value
 from clocs.core.sources import Source
 from clocs.formats import read_from
+from clocs.formats.writing import WRITERS
 from clocs.store.convert import convert
 from clocs.store.store import Store
 from tests.conftest import make_recording
@@ -51,6 +52,18 @@ def test_a_file_becomes_a_file(archive: Path, tmp_path: Path) -> None:
     one, other = clocs.read(archive / "a.hea"), clocs.read(tmp_path / "a.dcm")
     assert one.leads == other.leads
     np.testing.assert_array_equal(one.signal, other.signal)
+
+
+@pytest.mark.parametrize("to", WRITERS.names())
+def test_extra_columns_are_not_written(to: str, tmp_path: Path) -> None:
+    signal = make_recording(("I", "II"), num_samples=5000).signal
+    table = {"ward": ["Zorro"], "quux": ["seen"]}
+    store = Store.from_arrays(tmp_path / "store", [signal], sampling_rate=500, leads=("I", "II"), table=table)
+    assert store.recording(0).extra == {"ward": "Zorro", "quux": "seen"}
+    convert(store, tmp_path / "out", to, patient_ids=True)
+    written = [path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    assert written
+    assert not any(word in data for word in (b"Zorro", b"quux") for data in written)
 
 
 def test_a_file_keeps_its_name_in_a_folder(archive: Path, tmp_path: Path) -> None:

@@ -177,6 +177,42 @@ def test_a_store_is_deidentified_into_another(named: Store, key: Path, tmp_path:
     assert verify(tmp_path / "out") == []
 
 
+def test_extra_columns_of_a_store_are_left_out_unless_kept(store_of: Maker, key: Path, tmp_path: Path) -> None:
+    """Even if they are kept, columns that look like identities are left out whole, with a count."""
+    extra = [
+        {"fold": "1", "seen": "8.5.1953", "ward": "Mary", "person": "Smith Zero 17"},
+        {"fold": "2", "ward": "Ann", "person": "nobody", "mrn": "17"},
+    ]
+    made = [
+        replace(make_recording(seed=number, record_id=f"R{number}", patient_id=f"Zero {number + 17}"), extra=values)
+        for number, values in enumerate(extra)
+    ]
+    store = store_of(made)
+    default = deidentify(store.folder, tmp_path / "none", key)
+    assert [recording.extra for recording in default.store] == [{}, {}]
+    assert default.removed["column fold, left out"] == 2
+    assert occurring(["Mary", "8.5.1953", "fold"], tmp_path / "none" / "shards") == []
+    kept = deidentify(store.folder, tmp_path / "kept", key, keep=("extra",))
+    assert [recording.extra for recording in kept.store] == [
+        {"fold": "1", "ward": "Mary"},
+        {"fold": "2", "ward": "Ann"},
+    ]
+    columns = {name: count for name, count in kept.removed.items() if name.startswith("column")}
+    assert columns == {"column seen, left out": 1, "column person, left out": 2, "column mrn, left out": 1}
+    assert occurring(["8.5.1953", "Smith Zero", "mrn"], tmp_path / "kept") == []
+
+
+def test_columns_that_may_identify_are_in_no_byte_of_a_store_with_a_key(key: Path, tmp_path: Path) -> None:
+    write(make_recording(leads=("I", "II")), tmp_path / "archive" / "a.edf")
+    table = tmp_path / "table.csv"
+    table.write_text("file,patient_id,fold,acquired at,contact,phone\na,4711,3,2019-05-08 10:11,a@b.org,Zorro\n")
+    with pytest.warns(UserWarning, match="is left out"):
+        store = ingest("folder", tmp_path / "archive", tmp_path / "store", options={"table": table, "key": key})
+    assert store.recording(0).extra == {"fold": "3"}
+    assert occurring(["2019-05-08", "a@b.org", "Zorro", "4711", "acquired at", "phone"], store.folder) == []
+    assert scan_identities(store.folder).hits == ()
+
+
 def test_a_key_beside_the_recordings_raises_an_error(named: Store, key: Path, tmp_path: Path) -> None:
     make_key(named.folder / "key")
     with pytest.raises(ConfigError, match="Move the key elsewhere"):
@@ -190,7 +226,7 @@ def test_a_key_beside_the_recordings_raises_an_error(named: Store, key: Path, tm
 
 def test_only_typed_fields_can_be_kept() -> None:
     assert parse_keep(["notes,labels"]) == ("labels", "notes")
-    with pytest.raises(ConfigError, match=r"patient_name cannot be kept.*labels, notes, leads, site"):
+    with pytest.raises(ConfigError, match=r"patient_name cannot be kept.*labels, notes, leads, site, extra"):
         parse_keep(["patient_name"])
 
 

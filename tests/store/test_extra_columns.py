@@ -71,7 +71,9 @@ def test_a_store_returns_extra_values_as_they_were(store_of: Maker) -> None:
     }
     assert verify(store.folder) == []
     assert [row["device"] for row in list_recordings(store)] == ["AT-6", None, None]
-    with pytest.raises(ConfigError, match=r"Unknown column site2\. .*Extra columns of this store: device, fold, note\."):
+    with pytest.raises(
+        ConfigError, match=r"Unknown column site2\. .*Extra columns of this store: device, fold, note\."
+    ):
         store.table(["fold", "site2"])
 
 

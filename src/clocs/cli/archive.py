@@ -36,7 +36,9 @@ def deidentify(
     key: KeyFile,
     keep: Annotated[
         list[str] | None,
-        typer.Option(help="Keep this information of the files: labels, notes, leads, site or extra (columns). Repeatable."),
+        typer.Option(
+            help="Keep this information of the files: labels, notes, leads, site or extra (columns). Repeatable."
+        ),
     ] = None,
     workers: Workers = 1,
     as_json: AsJson = False,

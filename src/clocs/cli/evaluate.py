@@ -66,8 +66,7 @@ def probe_command(
     torch.set_num_threads(num_threads)
     labels = {**_labels(label_fraction, num_labelled_patients), "label_unit": label_unit, "seed": seed}
     given = {**labels, "split": split, "frames": frames, "solver": solver, "train_mode": train_mode}
-    given["subgroups"] = _names(subgroups)
-    config = validate_model(ProbeConfig, given, "clocs evaluate probe")
+    config = validate_model(ProbeConfig, {**given, "subgroups": _names(subgroups)}, "clocs evaluate probe")
     _show(probe(checkpoint, store, config, runs=runs), as_json)
 
 
@@ -112,8 +111,7 @@ def finetune_command(
         "learning_rate": learning_rate,
     }
     given = {**labels, **ends, **steps, "split": split, "frames": frames, "num_threads": num_threads}
-    given["subgroups"] = _names(subgroups)
-    config = validate_model(FinetuneConfig, given, "clocs evaluate finetune")
+    config = validate_model(FinetuneConfig, {**given, "subgroups": _names(subgroups)}, "clocs evaluate finetune")
     with training_progress(max_epochs) as progress:
         found = finetune(checkpoint, store, config, runs=runs, progress=progress)
     _show(found, as_json)

@@ -32,17 +32,23 @@ _DATE_PART = re.compile(
 )
 """A month or a time of day, which are no dates but belong to one."""
 _PERSON_WORDS: Final = frozenset(
-    "name names surname lastname firstname forename birth birthday birthdate dob address street zip zipcode postcode "
-    "phone telephone mobile fax mail email ssn mrn physician doctor operator technician nurse serial accession "
-    "insurance comment comments remark remarks date dates timestamp datetime".split()
+    (
+        *("name", "names", "surname", "lastname", "firstname", "forename", "birth", "birthday", "birthdate", "dob"),
+        *("address", "street", "zip", "zipcode", "postcode", "phone", "telephone", "mobile", "fax", "mail", "email"),
+        *("ssn", "mrn", "physician", "doctor", "operator", "technician", "nurse", "serial", "accession", "insurance"),
+        *("comment", "comments", "remark", "remarks", "date", "dates", "timestamp", "datetime"),
+    )
 )
 """Words of a column name that stand for a person, a day or typed text."""
 _NUMBERED_WORDS: Final = frozenset(
-    "patient pat subject person case order visit study exam encounter admission ecg record recording file".split()
+    (
+        *("patient", "pat", "subject", "person", "case", "order", "visit", "study", "exam", "encounter", "admission"),
+        *("ecg", "record", "recording", "file"),
+    )
 )
 """Words of a column name that identify a person together with a word for a number."""
-_NUMBER_WORDS: Final = frozenset("id ids no nr number uid".split())
-_ORDER_WORDS: Final = frozenset("order rank index".split())
+_NUMBER_WORDS: Final = frozenset(("id", "ids", "no", "nr", "number", "uid"))
+_ORDER_WORDS: Final = frozenset(("order", "rank", "index"))
 """Last words of a column name that make a date harmless: ``date_order`` has no date."""
 
 

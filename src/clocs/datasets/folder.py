@@ -48,8 +48,8 @@ class FolderOptions(Options):
 
     table: Path | None = None
     """CSV with a column ``file`` (path within the source, or file name without extension) and any of
-    ``record_id``, ``patient_id``, ``site``, ``age``, ``sex``, ``labels`` (separated by ``;``). Other columns are kept as
-    extra columns."""
+    ``record_id``, ``patient_id``, ``site``, ``age``, ``sex``, ``labels`` (separated by ``;``). Other columns are kept
+    as extra columns."""
     key: Path | None = None
     """Key file (``clocs data make-key``). With it, ids become keyed hashes, ages over 90 are pooled and typed text is
     removed. Without it, patient ids in files are not used, and recordings are named by their files."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Final
@@ -67,12 +68,12 @@ def _groups(column: str, cells: pa.ChunkedArray) -> Masks:
         values = [value for row in cells.to_pylist() for value in set(row or ())]
     else:
         values = [value for value in cells.to_pylist() if value not in (None, "")]
-    unique, counts = np.unique(np.array(values, object), return_counts=True) if values else ([], [])
-    if len(unique) > MAX_VALUES and (pa.types.is_integer(cells.type) or pa.types.is_floating(cells.type)):
+    counts = Counter(values)
+    if len(counts) > MAX_VALUES and (pa.types.is_integer(cells.type) or pa.types.is_floating(cells.type)):
         groups = _quarters(column, _numbers(cells))
     else:
-        common = sorted(np.argsort(-np.asarray(counts), kind="stable")[:MAX_VALUES].tolist())
-        groups = {_label(column, unique[index]): match_values(column, cells, unique[index]) for index in common}
+        common = sorted(value for value, _ in counts.most_common(MAX_VALUES))
+        groups = {_label(column, value): match_values(column, cells, value) for value in common}
     known = np.logical_or.reduce([*groups.values(), np.zeros(len(cells), bool)])
     absent = match_values(column, cells, None) if not pa.types.is_list(cells.type) else ~known
     if pa.types.is_string(cells.type):

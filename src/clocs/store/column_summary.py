@@ -60,7 +60,9 @@ def _summarize(store: StoreReader, name: str) -> ColumnSummary:
     column = store.table(name).column(0)
     is_list = pa.types.is_list(column.type)
     flat = pc.list_flatten(column) if is_list else column
-    counts = {row["values"]: row["counts"] for row in pc.value_counts(flat).to_pylist() if row["values"] not in (None, "")}
+    counts = {
+        row["values"]: row["counts"] for row in pc.value_counts(flat).to_pylist() if row["values"] not in (None, "")
+    }
     common = sorted(counts, key=lambda value: (-counts[value], str(value)))[:NUM_EXAMPLES]
     filled = pc.sum(pc.greater(pc.list_value_length(column), 0)).as_py() if is_list else sum(counts.values())
     return ColumnSummary(

@@ -57,7 +57,7 @@ class FolderOptions(Options):
     """CSV with a column ``patient_id`` and any of ``site``, ``age``, ``sex``, ``labels``, and extra columns. It is
     joined by the patient ids in files or in ``table``, and needs a key."""
     keep: tuple[KeepField, ...] = ()
-    """Typed fields of files that stay in spite of a key: ``labels``, ``notes``, ``leads``, ``site``, ``extra``."""
+    """Typed fields that stay in spite of a key: ``labels``, ``notes``, ``leads``, ``site``, ``extra``."""
     classes: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """Classes for training and evaluation, as groups of labels: ``SR,AF=AFIB+AFL``. The store keeps them with the
     metadata of its dataset. Recordings keep all their labels."""

@@ -263,7 +263,8 @@ def _segment_column(segment: Segment, name: str, kind: pa.DataType) -> pa.Array:
         return pa.nulls(segment.info.records, kind)
     if own != kind and pa.types.is_string(kind):
         return lookup(segment.columns(["extra"]).column(0), name)
-    return segment.columns([name]).column(0).cast(kind)
+    column = segment.columns([name]).column(0)
+    return column if own == kind else column.cast(kind)
 
 
 def open_reader(folder: StoreLike) -> StoreReader:

@@ -12,6 +12,8 @@ import pytest
 import clocs
 from clocs.core.errors import ConfigError, IntegrityError, StoreError
 from clocs.store import segments
+from clocs.store.arrow_files import write_arrow
+from clocs.store.checksums import write_checksums
 from clocs.store.segments import COLUMNS, Segment, hash_id, plan_segments, segment_path, write_segment
 from clocs.store.store import Store, open_store
 from clocs.store.verify import verify
@@ -91,8 +93,8 @@ def test_metadata_that_differ_from_the_shards_are_found(store: Store) -> None:
     batch = segment.read("records")
     changed = batch.set_column(batch.schema.get_field_index("site"), "site", pa.array(["elsewhere"] * len(batch)))
     path = segment_path(store.folder, segment.info.name, "records")
-    written = segments.write_arrow(path, changed)
-    segments.write_checksums(path, written.sha256, written.checksums)
+    written = write_arrow(path, changed)
+    write_checksums(path, written.sha256, written.checksums)
     (fault,) = verify(store.folder)
     assert fault.file == f"metadata/{path.name}"
     assert "differs from its shards" in fault.problem

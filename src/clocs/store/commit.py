@@ -37,7 +37,7 @@ def commit_version(
         raise ConfigError(f"Record ids must be unique. Repeated: {', '.join(repeated[:5])}.")
     rows = b"".join(json.dumps(row.model_dump(mode="json"), sort_keys=True).encode() + b"\n" for row in refused)
     count = Counter(row.reason for row in refused)
-    content = {
+    content: dict[str, Any] = {
         "dataset": dataset,
         "options": options,
         "gate": gate.model_dump(mode="json"),
@@ -45,7 +45,7 @@ def commit_version(
         "stored": stored,
         "quarantined": {reason: count[reason] for reason in REASONS if count[reason]},
     }
-    listed = {"sha256": hashlib.sha256(rows).hexdigest(), "records": len(refused)}
+    listed: dict[str, Any] = {"sha256": hashlib.sha256(rows).hexdigest(), "records": len(refused)}
     hashes = [name for info in segments for name in Segment(folder, info).shard_table.column("sha256").to_pylist()]
     content_sha256 = content_hash({**content, "quarantine": listed, "shards": hashes})
     if previous is None or previous.content_sha256 != content_sha256:

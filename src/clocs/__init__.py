@@ -34,10 +34,12 @@ if TYPE_CHECKING:
     from clocs.similarity.index.updates import build_index as build_index
     from clocs.similarity.scoring.audit import audit as audit
     from clocs.store.column_splits import split_by as split_by
+    from clocs.store.compact import compact as compact
     from clocs.store.convert import convert as convert
     from clocs.store.deidentify import deidentify as deidentify
     from clocs.store.identity_scan import scan_identities as scan_identities
     from clocs.store.ingest import ingest as ingest
+    from clocs.store.prune import prune as prune
     from clocs.store.splits import check_leaks as check_leaks
     from clocs.store.splits import make_split
     from clocs.store.store import Store as Store
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from clocs.store.summary import archive_report as archive_report
     from clocs.store.summary import info as info
     from clocs.store.verify import verify as verify
+    from clocs.store.withdraw import withdraw as withdraw
     from clocs.training.frame_dataset import FrameDataset as FrameDataset
     from clocs.training.pretrain import pretrain as pretrain
 
@@ -76,6 +79,9 @@ _EXPORTS = {
     "open_store": "clocs.store.store:open_store",
     "info": "clocs.store.summary:info",
     "verify": "clocs.store.verify:verify",
+    "withdraw": "clocs.store.withdraw:withdraw",
+    "compact": "clocs.store.compact:compact",
+    "prune": "clocs.store.prune:prune",
     "FrameDataset": "clocs.training.frame_dataset:FrameDataset",
     "pretrain": "clocs.training.pretrain:pretrain",
     "probe": "clocs.evaluation.probe:probe",

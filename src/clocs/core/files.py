@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, Final, cast
 
 from clocs.core.disk import Disk
 from clocs.core.errors import IntegrityError, StoreError
@@ -20,7 +20,8 @@ disk = Disk()
 on_write_step: Callable[[str, Path], None] = lambda step, path: None  # noqa: E731
 """Callback for each step of a durable write. Tests replace it to stop the process at a step."""
 
-_TEMPORARY = ".partial"
+TEMPORARY: Final = ".partial"
+"""End of the names of unfinished files."""
 _LOCK = ".lock"
 _CHUNK = 1 << 20
 RERUN_HINT = "Fix this and run the same command again to continue."
@@ -46,7 +47,7 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
     with _write_errors(path):
         make_folders(path.parent)
         on_write_step("before write", path)
-        partial = path.with_name(path.name + _TEMPORARY)
+        partial = temporary_path(path)
         file = _open_locked(partial)
     try:
         with _write_errors(path):
@@ -66,6 +67,11 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
     with _write_errors(path, "It is complete, but may be lost in a power failure."):
         on_write_step("after rename", path)
         disk.sync_folder(path.parent)
+
+
+def temporary_path(path: Path) -> Path:
+    """Return the name of a file until it is complete."""
+    return path.with_name(path.name + TEMPORARY)
 
 
 def make_folders(folder: Path) -> None:
@@ -178,7 +184,24 @@ def truncate_file(path: Path, size: int) -> None:
 def remove_file(path: Path) -> None:
     """Remove a file if it exists."""
     with _write_errors(path, RERUN_HINT), contextlib.suppress(FileNotFoundError):
+        on_write_step("before remove", path)
         disk.remove(path)
+
+
+def make_temporary(path: Path) -> Path:
+    """Give a file its temporary name, so that it counts as unfinished, and return that name."""
+    partial = temporary_path(path)
+    with _write_errors(path, RERUN_HINT):
+        on_write_step("before rename", path)
+        disk.rename(path, partial)
+        disk.sync_folder(path.parent)
+    return partial
+
+
+def sync_folder(folder: Path) -> None:
+    """Flush removed and renamed files of a folder to the disk."""
+    with _write_errors(folder, RERUN_HINT):
+        disk.sync_folder(folder)
 
 
 def canonical_json(value: Any) -> bytes:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 BATCH = 256
 """Frames that are written at a time."""
+FRAMES = "frames"
+"""Folder of the caches within a store."""
 CACHE_FORMAT = 3
 """Version of the cached frames. Increase it when frames change."""
 
@@ -50,7 +52,7 @@ class FrameCache:
 
 def cache_file(frames: Frames, folder: str | os.PathLike[str] | None) -> Path:
     """Return the file of all frames of a store. It is written if it is missing or damaged."""
-    cache_dir = Path(folder) if folder is not None else frames.store.folder / "frames"
+    cache_dir = Path(folder) if folder is not None else frames.store.folder / FRAMES
     if folder is None and not os.access(cache_dir if cache_dir.exists() else frames.store.folder, os.W_OK):
         cache_dir = Path(_temporary_dir().name)
     policy = frames.policy.model_dump(mode="json")
@@ -96,7 +98,20 @@ def _write(frames: Frames, path: Path) -> None:
             batch = frames.views(np.arange(start, min(start + BATCH, len(frames)))).astype("<f4").tobytes()
             digest.update(batch)
             file.write(batch)
-    write_bytes(path.with_suffix(".json"), seal({"xxh3_128": digest.hexdigest()}))
+    about = {"xxh3_128": digest.hexdigest(), "store_sha256": frames.store.sha256}
+    write_bytes(path.with_suffix(".json"), seal(about))
+
+
+def cached_store_hash(path: Path) -> str:
+    """Return the hash of the store version whose frames a cache holds; empty if it is unknown.
+
+    Args:
+        path: File of the frames, or the JSON beside it.
+    """
+    try:
+        return str(unseal(path.with_suffix(".json").read_bytes(), path.name)["store_sha256"])
+    except (OSError, IntegrityError, KeyError):
+        return ""
 
 
 def _header(shape: tuple[int, ...]) -> bytes:

@@ -58,6 +58,8 @@ class Manifest(BaseModel):
     """Number of quarantined recordings by reason."""
     quarantine: QuarantineInfo
     """The list of quarantined recordings."""
+    withdrawn: int = 0
+    """Number of input recordings that were left out, because their patients were withdrawn."""
     segments: tuple[SegmentInfo, ...]
     """Segments in order, which list the shards."""
     first_sha256: str

@@ -44,6 +44,8 @@ class QuarantinedRecording(BaseModel):
 
     record_id: str
     """Record id."""
+    patient_id: str
+    """Patient id; the record id if the patient is unknown."""
     source: str
     """Path of the file within the source."""
     source_sha256: str
@@ -67,6 +69,8 @@ class TaskRecord(BaseModel):
     """Shards that the task wrote."""
     refused: tuple[QuarantinedRecording, ...]
     """Quarantined recordings."""
+    withdrawn: int = 0
+    """Number of recordings that were left out, because their patients were withdrawn."""
     entries: tuple[str, ...] = ()
     """Digest of each recording's entry and options; empty for datasets that are not incremental."""
 

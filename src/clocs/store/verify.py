@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from clocs.core.errors import ClocsError, IntegrityError, StoreError
-from clocs.core.files import find_damage, unseal
+from clocs.core.files import find_damage, temporary_path, unseal
 from clocs.store.checksums import checksums_path, hash_shard, read_checksums, write_checksums
 from clocs.store.manifest import manifest_path, read_manifest, versions
 from clocs.store.segments import METADATA, Segment, SegmentInfo, segment_path
 from clocs.store.shard import SHARDS, ShardInfo
 from clocs.store.splits import SPLITS
 from clocs.store.task_records import TASK_RECORDS
+from clocs.store.withdrawn import WITHDRAWN
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ def verify(folder: str | os.PathLike[str], progress: Callable[[int, int], None] 
     for segment in listed:
         if not damaged.intersection(name.partition(".")[0] for name in segment.files()):
             faults += _check_segment(segment)
-    return faults + _check_task_records(root) + _check_splits(root)
+    return faults + _check_task_records(root) + _check_splits(root) + _check_withdrawn(root)
 
 
 def add_checksums(folder: str | os.PathLike[str], progress: Callable[[int, int], None] | None = None) -> int:
@@ -165,10 +166,18 @@ def _check_task_records(folder: Path) -> list[Fault]:
     return [found for found in opened if isinstance(found, Fault)]
 
 
+def _check_withdrawn(folder: Path) -> list[Fault]:
+    path = folder / WITHDRAWN
+    found = _read_sealed(folder, path) if path.exists() else None
+    return [found] if isinstance(found, Fault) else []
+
+
 def _check_splits(folder: Path) -> list[Fault]:
-    """Check both files of every split."""
+    """Check both files of every split. A split whose JSON is partial is being written or removed."""
     faults = []
     for path in sorted({found.with_suffix(".json") for found in (folder / SPLITS).glob("*.*") if _is_split(found)}):
+        if not path.exists() and temporary_path(path).exists():
+            continue
         body = _read_sealed(folder, path)
         if isinstance(body, Fault):
             faults.append(body)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ from clocs.store.task_records import (
     run_tasks,
     write_task_record,
 )
+from clocs.store.withdrawn import WithdrawnPatients, read_withdrawn
 
 SHARD_BYTES = 128 << 20
 """Maximum bytes of samples in a shard. With the records per task, it bounds the memory of a worker."""
@@ -60,9 +61,30 @@ class IngestTask:
     entries: tuple[Entry, ...]
     """Recordings of the task."""
     name: str
-    """Hash of all other fields except the paths."""
+    """Hash of the other fields above except the paths."""
+    withdrawn: WithdrawnPatients
+    """Patients to leave out."""
     digests: tuple[str, ...] = ()
     """Digest of each entry, for an incremental dataset."""
+
+
+@dataclass
+class LeftOut:
+    """Recordings of a task that are not stored."""
+
+    patients: WithdrawnPatients
+    """Withdrawn patients, whose recordings are only counted."""
+    refused: list[QuarantinedRecording] = field(default_factory=list)
+    """Quarantined recordings."""
+    withdrawn: int = 0
+    """Number of recordings of withdrawn patients."""
+
+    def refuse(self, recording: QuarantinedRecording) -> None:
+        """Add a quarantined recording, or count it if its patient was withdrawn."""
+        if recording.patient_id in self.patients:
+            self.withdrawn += 1
+        else:
+            self.refused.append(recording)
 
 
 def write_store(
@@ -109,6 +131,7 @@ def _ingest_tasks(
     dataset: Dataset, options: Options, gate: GatePolicy, path: str | None, folder: Path, finished: FinishedTasks | None
 ) -> Iterator[IngestTask]:
     source = open_source(path) if path is not None else None
+    withdrawn = read_withdrawn(folder)
     shared = [FORMAT, dataset.name, options.recording_options(), gate.model_dump(mode="json")]
 
     def entries() -> Iterator[Entry]:
@@ -129,7 +152,7 @@ def _ingest_tasks(
         file_sizes = [sizes(entry) for entry in chunk] if source is not None else []
         name = options.digest([*shared, [vars(entry) for entry in chunk], file_sizes])
         digests = tuple(map(digest, chunk)) if finished is not None else ()
-        return IngestTask(folder, path, dataset, options, gate, chunk, name, digests)
+        return IngestTask(folder, path, dataset, options, gate, chunk, name, withdrawn, digests)
 
     new = entries() if finished is None else finished.new_entries(entries, digest)
     yield from map(task, _chunks(new, dataset.records_per_shard))
@@ -161,32 +184,33 @@ def run_ingest_task(task: IngestTask) -> TaskRecord:
     if record is not None:
         return record
     source = open_source(task.source) if task.source is not None else None
-    refused: list[QuarantinedRecording] = []
-    accepted = _passing_recordings(task, source, refused)
-    return write_recordings(task, accepted, refused)
+    left_out = LeftOut(task.withdrawn)
+    accepted = _passing_recordings(task, source, left_out)
+    return write_recordings(task, accepted, left_out)
 
 
-def _passing_recordings(
-    task: IngestTask, source: Source | None, refused: list[QuarantinedRecording]
-) -> Iterator[Recording]:
-    """Iterate over the recordings that pass the checks. The others are added to ``refused``."""
+def _passing_recordings(task: IngestTask, source: Source | None, left_out: LeftOut) -> Iterator[Recording]:
+    """Iterate over the recordings that pass the checks. The others are added to ``left_out``."""
     for entry in task.entries:
         try:
             recording = task.dataset.load(source, entry, task.options)  # type: ignore[arg-type]
             _check_ids(recording, task.dataset.name)
             check_column_names(recording.extra)
+            if recording.patient_id in task.withdrawn:
+                left_out.withdrawn += 1
+                continue
             findings = assess(recording, task.gate)
             stored = drop_derived_leads(recording)
         except (OSError, MemoryError, ConfigError, MissingExtraError):
             raise  # not an error of the file
         except ClocsError as error:
-            refused.append(_unreadable(task.dataset.redact(entry, task.options), str(error)))
+            left_out.refuse(_unreadable(task.dataset.redact(entry, task.options), str(error)))
             continue
         except Exception as error:  # a defect of a reader must not end the ingest
-            refused.append(_unreadable(task.dataset.redact(entry, task.options), f"unexpected {error!r}"))
+            left_out.refuse(_unreadable(task.dataset.redact(entry, task.options), f"unexpected {error!r}"))
             continue
         if findings:
-            refused.append(_failed_checks(recording, findings))
+            left_out.refuse(_failed_checks(recording, findings))
         else:
             yield stored
 
@@ -202,17 +226,21 @@ def _check_ids(recording: Recording, dataset: str) -> None:
 
 def _unreadable(entry: Entry, detail: str) -> QuarantinedRecording:
     record_id = entry.record_id or strip_extension(entry.file).rsplit("/", 1)[-1]
-    return _quarantined(record_id, entry.file, "", [Finding("unreadable", "", detail[:500])])
+    patient_id = entry.patient_id or record_id
+    return _quarantined(record_id, patient_id, entry.file, "", [Finding("unreadable", "", detail[:500])])
 
 
 def _failed_checks(recording: Recording, findings: list[Finding]) -> QuarantinedRecording:
     origin = recording.provenance
-    return _quarantined(recording.record_id, origin.source, origin.sha256, findings)
+    return _quarantined(recording.record_id, recording.patient_id, origin.source, origin.sha256, findings)
 
 
-def _quarantined(record_id: str, source: str, sha256: str, findings: list[Finding]) -> QuarantinedRecording:
+def _quarantined(
+    record_id: str, patient_id: str, source: str, sha256: str, findings: list[Finding]
+) -> QuarantinedRecording:
     return QuarantinedRecording(
         record_id=_encodable(record_id),
+        patient_id=_encodable(patient_id),
         source=_encodable(source),
         source_sha256=sha256,
         reason=min((finding.reason for finding in findings), key=REASONS.index),
@@ -227,9 +255,7 @@ def _encodable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def write_recordings(
-    task: IngestTask, recordings: Iterator[Recording], refused: list[QuarantinedRecording]
-) -> TaskRecord:
+def write_recordings(task: IngestTask, recordings: Iterator[Recording], left_out: LeftOut) -> TaskRecord:
     """Write recordings as shards of bounded size, then the task record."""
     shards: list[ShardInfo] = []
     pending: list[Recording] = []
@@ -237,7 +263,7 @@ def write_recordings(
     def write() -> None:
         if pending:
             path = task.folder / SHARDS / f"{task.name[:16]}-{len(shards)}.arrow"
-            shards.extend(_write_valid_rows(path, pending, refused))
+            shards.extend(_write_valid_rows(path, pending, left_out))
             pending.clear()
 
     size = 0
@@ -252,15 +278,16 @@ def write_recordings(
         task=task.name,
         records_in=len(task.entries),
         shards=tuple(shards),
-        refused=tuple(refused),
+        refused=tuple(left_out.refused),
+        withdrawn=left_out.withdrawn,
         entries=task.digests,
     )
     write_task_record(task.folder, record)
     return record
 
 
-def _write_valid_rows(path: Path, recordings: list[Recording], refused: list[QuarantinedRecording]) -> list[ShardInfo]:
-    """Write a shard of the recordings that Arrow can store. The others are added to ``refused``."""
+def _write_valid_rows(path: Path, recordings: list[Recording], left_out: LeftOut) -> list[ShardInfo]:
+    """Write a shard of the recordings that Arrow can store. The others are added to ``left_out``."""
     try:
         return [write_shard(path, recordings)]
     except (OSError, MemoryError, ClocsError):
@@ -268,7 +295,7 @@ def _write_valid_rows(path: Path, recordings: list[Recording], refused: list[Qua
     except Exception as error:
         if len(recordings) == 1:
             detail = f"cannot be stored: {error!r:.400}"
-            refused.append(_failed_checks(recordings[0], [Finding("unreadable", "", detail)]))
+            left_out.refuse(_failed_checks(recordings[0], [Finding("unreadable", "", detail)]))
             return []
-    valid = [recording for recording in recordings if _write_valid_rows(path, [recording], refused)]
+    valid = [recording for recording in recordings if _write_valid_rows(path, [recording], left_out)]
     return [write_shard(path, valid)] if valid else []

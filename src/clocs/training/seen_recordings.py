@@ -21,6 +21,7 @@ from clocs.core.files import file_hash, write_bytes
 from clocs.store.duplicates import Keys, lead_keys, patient_keys, signal_keys
 from clocs.store.splits import Split
 from clocs.store.store import Store
+from clocs.training.encoder_folder import read_config
 
 FILE = "seen.npy"
 
@@ -58,6 +59,22 @@ def seen_mask(folder: Path, about: dict[str, Any], store: Store) -> npt.NDArray[
         number, keys_of_leads = lead_keys(store, ~seen, all_leads=True)
         seen[number[np.isin(keys_of_leads, seen_keys)]] = True
     return seen
+
+
+def has_seen(folder: Path, keys: Keys) -> bool | None:
+    """Return whether an encoder has seen a recording, lead or patient with one of these keys.
+
+    Args:
+        folder: Folder of the encoder.
+        keys: 64-bit keys, as :func:`clocs.withdraw` returns them, (N,).
+
+    Returns:
+        True or False; None if the encoder does not list what it has seen.
+    """
+    about = read_config(folder)
+    if not has_seen_keys(folder, about):
+        return None
+    return bool(np.isin(keys, load_seen_keys(folder, about["seen_sha256"])).any())
 
 
 def _was_trained_on_store_only(about: dict[str, Any], store: Store) -> bool:

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from clocs.core.errors import ConfigError
+
 
 class EngineName(StrEnum):
     """Engines that run tasks."""
@@ -39,3 +41,11 @@ Device = Annotated[
     str | None,
     typer.Option("--device", help="Run the encoder with torch on this device, e.g. cuda. Default: ONNX Runtime."),
 ]
+
+
+def read_ids(path: Path) -> list[str]:
+    """Read patient ids from a file, one per line."""
+    try:
+        return [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read as a list of patient ids: {error}") from error

@@ -123,6 +123,7 @@ def ingest(
         return
     rows = [("in", numbers["in"]), ("stored", numbers["stored"])]
     rows += [(f"quarantined: {reason}", count) for reason, count in numbers["quarantined"].items()]
+    rows += [("of withdrawn patients, left out", numbers["withdrawn"])] if numbers["withdrawn"] else []
     twins = numbers["duplicates"]
     rows += [
         ("patients", numbers["patients"]),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clocs.cli.arguments import AsJson, Plot
+from clocs.cli.arguments import AsJson, Plot, read_ids
 from clocs.cli.terminal import print_table, progress_bar
 from clocs.core.errors import ConfigError
 
@@ -86,11 +86,11 @@ def delete(
     """Delete patients from an index.
 
     No search returns them, and no addition brings them back. The next rebuild removes their vectors from the disk. The
-    archive and the store still hold them.
+    archive still holds them, and so does the store: see 'clocs data withdraw'.
     """
     from clocs.similarity.index.updates import delete_patients
 
-    ids = [*(patients or []), *(_read_ids(patient_list) if patient_list else [])]
+    ids = [*(patients or []), *(read_ids(patient_list) if patient_list else [])]
     if not ids:
         raise ConfigError("Pass ids of patients, or a file of ids with --patient-list.")
     done = delete_patients(folder, ids, key=key, allow_unknown=allow_unknown)
@@ -148,13 +148,6 @@ def _show(folder: Path, as_json: bool) -> None:
         typer.echo(json.dumps({"index": str(folder), **counts}))
         return
     print_table([str(folder), ""], list(counts.items()))
-
-
-def _read_ids(path: Path) -> list[str]:
-    try:
-        return [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read as a list of patient ids: {error}") from error
 
 
 class Sex(StrEnum):

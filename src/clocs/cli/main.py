@@ -22,11 +22,12 @@ from clocs.cli.pretrain import pretrain
 from clocs.cli.serve import serve
 from clocs.cli.show import show
 from clocs.cli.similarity import audit, similarity
+from clocs.cli.store_versions import compact, prune, withdraw
 from clocs.core.errors import ClocsError, missing_train_extra
 
 INTERRUPTED = 130
 """Exit code of typer after a KeyboardInterrupt, which ``app()`` does not raise."""
-RESUMABLE: Final = {"ingest", "deidentify", "download", "pretrain", "finetune", "embed"}
+RESUMABLE: Final = {"ingest", "deidentify", "download", "pretrain", "finetune", "embed", "withdraw", "compact", "prune"}
 """Commands that continue where they stopped when they are called again."""
 
 PANELS: Final[dict[str, dict[str, typer.Typer | Callable[..., None]]]] = {
@@ -57,6 +58,8 @@ data.command("make-key")(make_key)
 data.command()(deidentify)
 data.command("scan-identities")(scan_identities)
 data.command("report")(archive_report)
+for command in (withdraw, compact, prune):
+    data.command()(command)
 for panel, commands in PANELS.items():
     for name, command in commands.items():
         if isinstance(command, typer.Typer):

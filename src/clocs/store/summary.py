@@ -56,8 +56,8 @@ def info(store: StoreLike) -> dict[str, Any]:
         store: A store or its folder.
 
     Returns:
-        Counts as JSON: recordings in, stored and quarantined, patients, duplicates, frames and instances (frames times
-        leads) under the evaluation policy, shards and bytes; with dataset, version and hash of the store.
+        Counts as JSON: recordings in, stored, quarantined and withdrawn, patients, duplicates, frames and instances
+        (frames times leads) under the evaluation policy, shards and bytes; with dataset, version and hash of the store.
 
     Example:
         >>> store = clocs.ingest("synthetic", None, "store", options={"num_records": 4})
@@ -77,6 +77,7 @@ def info(store: StoreLike) -> dict[str, Any]:
         "in": store.manifest.records_in,
         "stored": store.manifest.stored,
         "quarantined": store.manifest.quarantined,
+        "withdrawn": store.manifest.withdrawn,
         "patients": pc.count_distinct(store.table(["patient_id"]).column(0)).as_py(),
         "duplicates": {"groups": len(groups), "records": members, "redundant": members - len(groups)},
         "frames": frames.num_frames if frames is not None else None,

@@ -124,8 +124,8 @@ def test_from_arrays_and_a_data_frame(tmp_path: Path) -> None:
     signals[0, 0, 0] = np.nan
     again = Store.from_arrays(tmp_path / "arrays", signals, sampling_rate=500, leads=("I", "II"), table=table)
     assert (again.manifest.version, again.manifest.quarantined) == (2, {"missing": 1})
-    with pytest.raises(ConfigError, match="Unknown columns: colour"):
-        Store.from_arrays(tmp_path / "x", signals, sampling_rate=500, leads=("I", "II"), table={"colour": list("abcd")})
+    with pytest.raises(ConfigError, match="Expected a table of 4 rows"):
+        Store.from_arrays(tmp_path / "x", signals, sampling_rate=500, leads=("I", "II"), table={"colour": list("abc")})
     with pytest.raises(ConfigError, match="3 leads"):
         Store.from_arrays(tmp_path / "x", signals, sampling_rate=500, leads=("I", "II", "III"))
 

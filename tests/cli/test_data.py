@@ -181,11 +181,11 @@ def test_checksums_that_a_store_lacks_are_written_or_skipped(clocs: Clocs, tmp_p
     (checksums,) = (store / "shards").glob("*.checksums.json")
     whole = checksums.read_bytes()
     checksums.unlink()
-    assert f"clocs data checksums {store}" in clocs("data", "records", store, code=1)
-    assert clocs("--skip-checksums", "data", "records", store)
+    assert f"clocs data checksums {store}" in clocs("convert", store, tmp_path / "refused", "--to", "csv", code=1)
+    assert clocs("--skip-checksums", "convert", store, tmp_path / "unchecked", "--to", "csv")
     assert "1 checksum files written" in clocs("data", "checksums", store)
     assert checksums.read_bytes() == whole
-    assert clocs("data", "records", store)
+    assert clocs("convert", store, tmp_path / "checked", "--to", "csv")
 
 
 def test_a_dataset_lists_its_options_with_meanings(clocs: Clocs) -> None:

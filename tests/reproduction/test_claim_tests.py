@@ -120,20 +120,20 @@ def verdicts(folder: Path, start: str, level: Level = "frame") -> dict[Choice, V
 @pytest.mark.parametrize(
     ("simclr", "kept", "expected"),
     [
-        (0.2, 0.2, ("holds", "holds")),
+        (0.01, 0.01, ("holds", "holds")),
         (4.0, 4.0, ("does not hold", "does not hold")),
-        (0.2, 4.0, ("holds", "does not hold")),
+        (0.01, 4.0, ("holds", "does not hold")),
     ],
 )
 def test_a_claim_is_tested_by_both_encoders(
     tmp_path: Path, simclr: float, kept: float, expected: tuple[Verdict, Verdict]
 ) -> None:
-    """CMSC has 1 throughout, SimCLR so much at its lowest loss and after 25 epochs."""
+    """CMSC has 0.7 throughout, SimCLR so much at its lowest loss and after 25 epochs."""
     cells = [linear(method, "chapman", seed) for method in ("cmsc", "simclr") for seed in range(3)]
     write_results(
         tmp_path,
         cells,
-        lambda cell: 1.0 if method_of(cell) == "cmsc" else simclr,
+        lambda cell: 0.7 if method_of(cell) == "cmsc" else simclr,
         lambda cell: {25: 1.0 if method_of(cell) == "cmsc" else kept / simclr},
     )
     assert tuple(verdicts(tmp_path, "CMSC is above SimCLR").values()) == expected

@@ -94,7 +94,9 @@ def recordings(folder: Path) -> list[list[str]]:
     return [[item.record_id for item in open_store(folder, number)] for number in versions(folder)]
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize(
+    "change", [pytest.param(each, marks=() if each == "withdraw" else pytest.mark.slow) for each in CHANGES]
+)
 def test_kill_at_every_step(change: str, original: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     start, expected = tmp_path / "start", tmp_path / "expected"
     shutil.copytree(original / "store", start)
@@ -126,6 +128,7 @@ def test_kill_at_every_step(change: str, original: Path, tmp_path: Path, capsys:
         print(f"\n{change}: {step - 1} kills at named steps")
 
 
+@pytest.mark.slow
 def test_an_ingest_between_a_killed_withdrawal_and_its_continuation(original: Path, tmp_path: Path) -> None:
     """The ingest may store the patient once more, as before the withdrawal. The continuation removes the patient."""
     for step in count(1):

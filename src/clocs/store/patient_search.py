@@ -27,7 +27,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass
 class FoundPatients:
-    """What a store holds of some patients."""
+    """Recordings and files of a store that hold some patients."""
 
     ids: set[str] = field(default_factory=set)
     """Ids that were found."""

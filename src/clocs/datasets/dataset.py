@@ -14,6 +14,7 @@ from clocs.core.options import validate_model
 from clocs.core.recording import Recording
 from clocs.core.registry import Registry
 from clocs.core.sources import Source
+from clocs.datasets.task import Task
 from clocs.formats import read_from
 from clocs.formats.demographics import Sex
 from clocs.signals.framing import FramePolicy
@@ -187,6 +188,8 @@ class Dataset:
     """False if the recordings do not come from files."""
     classes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Labels of each class, as the paper groups them. Frames with a label of no class are not instances."""
+    tasks: Mapping[str, Task] = field(default_factory=dict)
+    """Tasks by name, such as ``super``. Other datasets may use the same name."""
     meanings: Mapping[str, str] = field(default_factory=dict)
     """Description of each class."""
     limitations: tuple[str, ...] = ()
@@ -237,7 +240,7 @@ class Dataset:
             options: Options of the ingest, which may replace the classes.
 
         Returns:
-            Name, title, licence, citation, homepage, classes, frame policies and split policy.
+            Name, title, licence, citation, homepage, classes, tasks, frame policies and split policy.
         """
         classes = self.classes if options is None else options.custom_classes or self.classes
         return {
@@ -247,6 +250,7 @@ class Dataset:
             "citation": self.citation,
             "homepage": self.homepage,
             "classes": {name: list(labels) for name, labels in classes.items()},
+            "tasks": {name: task.model_dump(mode="json") for name, task in self.tasks.items()},
             "frame_policies": {name: policy.model_dump(mode="json") for name, policy in self.frame_policies.items()},
             "split": self.split.model_dump(mode="json"),
         }

@@ -4,12 +4,18 @@
 
 A store of many recordings is made of links to one shard of 512 recordings. Their metadata are distinct: ids, two
 recordings a patient, and hashes of signals. Each operation runs in a process of its own, which first opens the store.
+
+    python benchmarks/store_growth.py files [FILES ...]
+
+A folder of WFDB records gets 100 more. The table shows the ingest of all but these, and then of these.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -31,10 +37,23 @@ OPERATIONS = {
     "open": "pass",
     "look-up by id": "store.index_of(f'r{len(store) // 3:09d}')",
     "patients": "store.patient_codes()",
+    "split": "clocs.split(store, name='again', seed=1)",
     "leak check": "store.split()",
     "epoch start": "clocs.FrameDataset(store, policy='evaluation', split='default', part='train').patients([0])",
     "first batch": "store.frames().gather(np.random.default_rng(0).integers(0, len(store), 256))",
 }
+NUM_ADDED = 100
+FOLDER_SIZES = (1_000, 10_000, 100_000)
+INGEST = "clocs.ingest('folder', sys.argv[1], sys.argv[2])"
+MEASURED = r"""
+import json, re, sys, time
+from pathlib import Path
+import clocs
+before = time.perf_counter()
+{work}
+spent = time.perf_counter() - before
+print(json.dumps([spent, int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1]) / 1e6]))
+"""
 SCRIPT = r"""
 import json, re, sys, time
 from pathlib import Path
@@ -106,8 +125,39 @@ def _hashes(random: np.random.Generator, rows: int) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(HASH_BYTES), rows, [None, buffer])
 
 
+def measure_added_files(sizes: Sequence[int]) -> None:
+    """Print a Markdown table: seconds and gigabytes of an ingest of a folder, and of one of 100 more files."""
+    print("| files | first ingest | 100 more files | nothing new |\n|---|---|---|---|")
+    for size in sizes:
+        with scratch() as folder:
+            archive, cells = folder / "archive", []
+            for first, count in ((0, size), (size, NUM_ADDED), (size + NUM_ADDED, 0)):
+                _write_records_of_one_lead(archive, first, count)
+                spent, memory = in_child(MEASURED.format(work=INGEST), archive, folder / "store")
+                cells.append(f"{spent:.2f} s, {memory:.2f} GB")
+            print(f"| {size:,} | {' | '.join(cells)} |", flush=True)
+
+
+def _write_records_of_one_lead(archive: Path, first: int, count: int) -> None:
+    """Write headers with links to one signal, in folders of 1,000, as of an hour ago."""
+    an_hour_ago = time.time() - 3600
+    for number in range(first, first + count):
+        stem = archive / f"{number // 1000:04d}" / f"r{number:07d}"
+        stem.parent.mkdir(parents=True, exist_ok=True)
+        signal = stem.parent.with_suffix(".signal")  # a file has at most 65,000 links
+        if not signal.exists():
+            signal.write_bytes(np.random.default_rng(0).normal(0, 100, 5000).astype("<i2").tobytes())
+            os.utime(signal, (an_hour_ago, an_hour_ago))
+        os.link(signal, stem.with_suffix(".dat"))
+        header = stem.with_suffix(".hea")
+        header.write_text(f"{stem.name} 1 500 5000\n{stem.name}.dat 16 1000/mV 16 0 0 0 0 II\n")
+        os.utime(header, (an_hour_ago, an_hour_ago))
+
+
 def main() -> None:
     """Print a Markdown table: seconds and gigabytes of each operation by size."""
+    if sys.argv[1:2] == ["files"]:
+        return measure_added_files([int(text) for text in sys.argv[2:]] or FOLDER_SIZES)
     sizes = [int(text) for text in sys.argv[1:]] or SIZES
     print(f"| recordings | {' | '.join(OPERATIONS)} |\n|---|{'---|' * len(OPERATIONS)}")
     for size in sizes:

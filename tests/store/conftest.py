@@ -68,3 +68,10 @@ def varied() -> list[Recording]:
     holed[2, 100:110] = np.iinfo(np.int16).min
     made.append(replace(gap, digital=holed))
     return made
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """Return a store of thirty recordings in three shards."""
+    synthetic = replace(DATASETS.get("synthetic"), records_per_shard=10)
+    return ingest(synthetic, None, tmp_path / "store", options={"num_records": 30, "leads": 2, "seconds": 5})

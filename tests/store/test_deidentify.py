@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -244,9 +245,9 @@ def test_names_cannot_be_guessed_from_a_store(key: Path, tmp_path: Path) -> None
         told = store.manifest
         common = content_hash([FORMAT, "folder", dict(told.options) | {"table": None}, told.gate])
         entry = Entry(file="481516.edf", record_id="481516", patient_id="2342")
-        guess = content_hash([common, vars(entry), (archive / "481516.edf").stat().st_size])
+        guess = content_hash(json.dumps([common, vars(entry), (archive / "481516.edf").stat().st_size], sort_keys=True))
         (record,) = read_task_records(store.folder)
-        return guess.startswith(record.entries[0])
+        return guess.startswith(record.entries[:16])
 
     plain = ingest("folder", archive, tmp_path / "plain", options={"table": table})
     keyed = ingest("folder", archive, tmp_path / "keyed", options={"table": table, "key": key})

@@ -12,7 +12,7 @@ import pytest
 from clocs.core.column_names import KNOWN_COLUMNS
 from clocs.core.errors import ConfigError
 from clocs.core.recording import Recording
-from clocs.store import segments
+from clocs.store import segment_plan
 from clocs.store.column_summary import summarize_columns
 from clocs.store.extra_columns import common_type, typed_columns
 from clocs.store.segments import segment_path
@@ -89,7 +89,7 @@ def test_a_missing_segment_is_written_again_with_the_same_columns(store_of: Make
 @pytest.fixture
 def mixed(store_of: Maker, monkeypatch: pytest.MonkeyPatch) -> Store:
     """Return a store of four segments of one recording each, whose types differ."""
-    monkeypatch.setattr(segments, "MAX_RECORDS", 1)
+    monkeypatch.setattr(segment_plan, "MAX_RECORDS", 1)
     rows = [
         {"fold": "1", "score": "1", "level": "1.50"},
         {"fold": "2", "score": "0.5", "level": "2.5"},

@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import Path
-
 import numpy as np
 import pyarrow as pa
 import pytest
 
-import clocs
 from clocs.core.errors import ConfigError, IntegrityError, StoreError
 from clocs.store import segments
 from clocs.store.arrow_files import write_arrow
 from clocs.store.checksums import write_checksums
-from clocs.store.segments import COLUMNS, Segment, hash_id, plan_segments, segment_path, write_segment
+from clocs.store.segment_plan import repeated_record_ids
+from clocs.store.segments import COLUMNS, hash_id, segment_path
 from clocs.store.store import Store, open_store
 from clocs.store.verify import verify
-
-OPTIONS = {"num_records": 30, "leads": 2, "seconds": 5}
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    """Return a store of thirty recordings in three shards."""
-    synthetic = replace(clocs.DATASETS.get("synthetic"), records_per_shard=10)
-    return clocs.ingest(synthetic, None, tmp_path / "store", options=OPTIONS)
 
 
 def test_a_table_has_the_columns_of_the_shards_in_order(store: Store) -> None:
@@ -48,7 +36,7 @@ def test_equal_hashes_are_told_apart_by_the_ids(store: Store, monkeypatch: pytes
     again = open_store(store.folder)
     ids = again.table("record_id").column(0).to_pylist()
     assert [again.index_of(record_id) for record_id in ids] == list(range(len(store)))
-    assert segments.repeated_record_ids(store.folder, again.manifest.segments, ()) == []
+    assert repeated_record_ids(store.folder, again.manifest.segments, ()) == []
 
 
 def test_patients_are_counted_in_the_order_of_their_first_recordings(store: Store) -> None:
@@ -98,38 +86,6 @@ def test_metadata_that_differ_from_the_shards_are_found(store: Store) -> None:
     (fault,) = verify(store.folder)
     assert fault.file == f"metadata/{path.name}"
     assert "differs from its shards" in fault.problem
-
-
-def test_a_version_keeps_the_segments_whose_shards_remain(store: Store) -> None:
-    infos = list(store.shards)
-    first, second = (write_segment(store.folder, part) for part in (infos[:2], infos[2:]))
-    assert plan_segments(store.folder, [first, second], infos) == [first, second]
-    (kept, new) = plan_segments(store.folder, [first], infos)
-    assert (kept, new) == (first, second)
-    (rest,) = plan_segments(store.folder, [first, second], infos[1:2])
-    assert Segment(store.folder, rest).files() == [infos[1].file]
-
-
-def test_neighbours_are_merged_when_there_are_many(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segments, "MAX_SEGMENTS", 2)
-    infos = list(store.shards)
-    parts = [write_segment(store.folder, [info]) for info in infos]
-    found = plan_segments(store.folder, parts, infos)
-    assert len(found) == 2
-    assert [name for info in found for name in Segment(store.folder, info).files()] == [info.file for info in infos]
-    monkeypatch.setattr(segments, "MAX_RECORDS", 10)
-    assert plan_segments(store.folder, parts, infos) == parts, "merged, they would be too large"
-
-
-def test_repeated_ids_are_found_within_and_between_segments(store: Store) -> None:
-    infos = list(store.shards)
-    one, other = write_segment(store.folder, infos[:2]), write_segment(store.folder, infos[1:])
-    shared = Segment(store.folder, write_segment(store.folder, infos[1:2])).columns(["record_id"]).column(0)
-    expected = sorted(shared.to_pylist())
-    assert segments.repeated_record_ids(store.folder, [one, other], ()) == expected
-    assert segments.repeated_record_ids(store.folder, [one, other], [one]) == expected
-    twice = write_segment(store.folder, [infos[1], infos[1]])
-    assert segments.repeated_record_ids(store.folder, [twice], ()) == expected
 
 
 def test_hashes_of_ids_are_those_of_xxhash() -> None:

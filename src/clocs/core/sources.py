@@ -10,7 +10,7 @@ import re
 import stat
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -20,6 +20,7 @@ MAX_FILE_BYTES = 1 << 30
 """Maximum size of a file, 1 GiB. No supported format needs more, and memory use stays bounded."""
 NOT_FOUND_CODES: Final = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG}
 """Error codes for a name without a file. Other codes are errors of the disk."""
+_ZIP_FOLDER: Final = re.compile(r"\.zip/", re.IGNORECASE)
 DAMAGED_CODES: Final = {None, errno.EINVAL}
 """Error codes for a damaged archive: bz2 sets no code, and a seek to an invalid position sets EINVAL."""
 
@@ -48,6 +49,14 @@ class Source(Protocol):
 
     def head(self, name: str, count: int) -> bytes:
         """Return the first ``count`` bytes of a file. Raise a ``FormatError`` if it does not exist."""
+        ...
+
+    def recall(self, question: str, name: str, answer: Callable[[], str | None]) -> str | None:
+        """Return the answer to a question about the content of a file.
+
+        A source that knows the answer from an earlier ingest returns it without reading the file again. An answer of
+        None is not remembered.
+        """
         ...
 
 
@@ -100,6 +109,16 @@ class FolderSource:
         except OSError as error:
             raise _read_error(self._disk_path(name), error) from error
 
+    def recall(self, question: str, name: str, answer: Callable[[], str | None]) -> str | None:
+        return answer()
+
+    def stamp(self, name: str) -> tuple[int, int] | None:
+        """Return the size of a file and its time of change in ns; None if it does not exist."""
+        if member := self._find_in_archive(name):
+            return member[0].stamp(member[1])
+        status = self._stat(name)
+        return None if status is None else (status.st_size, status.st_mtime_ns)
+
     def _stat(self, name: str) -> os.stat_result | None:
         """Return the status of a regular file, otherwise None. Opening a pipe would wait forever."""
         try:
@@ -117,27 +136,27 @@ class FolderSource:
         archive = self._open_archive(name) if name.lower().endswith(".zip") and self._stat(name) else None
         yield from [name] if archive is None else (f"{name}/{member}" for member in archive.names())
 
-    def _open_archive(self, name: str) -> Source | None:
+    def _open_archive(self, name: str) -> FileTree | None:
         try:
             return open_source(self._disk_path(name))
         except FormatError:
             return None
 
-    def _find_in_archive(self, name: str) -> tuple[Source, str] | None:
+    def _find_in_archive(self, name: str) -> tuple[FileTree, str] | None:
         """Return the archive that contains a file, and the name of the file in the archive."""
-        for extension in re.finditer(r"\.zip/", name, re.IGNORECASE):  # a folder may have this extension, too
+        for extension in _ZIP_FOLDER.finditer(name):  # a folder may have this extension, too
             archive = name[: extension.end() - 1]
             if self._stat(archive):
                 return open_source(self._disk_path(archive)), name[extension.end() :]
         return None
 
-    def _disk_path(self, name: str) -> Path:
+    def _disk_path(self, name: str) -> str:
         """Return the path of a file on disk, also if the path is not UTF-8."""
-        path = self._root / name
+        path = os.path.join(self.path, name)
         if "\\x" not in name or os.path.exists(path):
             return path
         raw = re.sub(rb"\\x([89a-f][0-9a-f])", lambda match: bytes.fromhex(match.group(1).decode()), name.encode())
-        return self._root / os.fsdecode(raw)
+        return os.path.join(self.path, os.fsdecode(raw))
 
 
 class ZipSource:
@@ -188,14 +207,26 @@ class ZipSource:
                 raise _read_error(f"{self.path}/{name}", error) from error
             raise FormatError(f"{name}: damaged in its archive: {error}") from error
 
+    def recall(self, question: str, name: str, answer: Callable[[], str | None]) -> str | None:
+        return answer()
+
+    def stamp(self, name: str) -> tuple[int, int] | None:
+        """Return the size of a file and its CRC-32; None if it does not exist."""
+        member = self._members.get(name)
+        return None if member is None else (member.file_size, member.CRC)
+
     def _member(self, name: str) -> zipfile.ZipInfo:
         if name not in self._members:
             raise _not_found(name, self.path)
         return self._members[name]
 
 
+FileTree = FolderSource | ZipSource
+"""A source whose files have a stamp, by which a change is noticed."""
+
+
 @functools.lru_cache(maxsize=8)
-def _open(path: str, _modified: int) -> Source:
+def _open(path: str, _modified: int) -> FileTree:
     target = Path(path)
     if target.is_dir():
         return FolderSource(target)
@@ -206,7 +237,7 @@ def _open(path: str, _modified: int) -> Source:
     raise ConfigError(f"{path}: no such folder or zip archive")
 
 
-def open_source(path: str | os.PathLike[str]) -> Source:
+def open_source(path: str | os.PathLike[str]) -> FileTree:
     """Open a folder, a zip archive, or a folder in a zip archive.
 
     Args:

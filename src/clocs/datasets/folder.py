@@ -160,10 +160,17 @@ def _recordings(source: Source) -> Iterator[str]:
 def _is_recording(source: Source, name: str) -> bool:
     if name.endswith(".hea") or name.lower().endswith(ZIP):
         return True
-    try:
-        return detect_format(source, name) is not None
-    except FormatError:  # damaged, encrypted or too large; reading the file gives the reason
-        return True
+
+    def answer() -> str | None:
+        try:
+            if detect_format(source, name) is not None:
+                return "yes"
+        except FormatError:  # damaged, encrypted or too large; reading the file gives the reason
+            return "yes"
+        # Another file may still make this one a recording, unless it is the signal file of a WFDB record.
+        return "no" if source.exists(f"{strip_extension(name)}.hea") else None
+
+    return source.recall("recording", name, answer) == "yes"
 
 
 def _unique_name(name: str, names_by_folder: dict[str, set[str]]) -> str:

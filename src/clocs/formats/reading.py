@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from clocs.core.errors import ConfigError, FormatError
 from clocs.core.identity import Identity, check_identity_fields
 from clocs.core.recording import Recording
 from clocs.core.registry import Registry
-from clocs.core.sources import Source, file_size, open_source
+from clocs.core.sources import Source, file_size, open_source, strip_extension
 from clocs.signals.leads import add_derived_leads
 
 HEAD_BYTES = 4096
@@ -227,11 +228,27 @@ def missing_companions(source: Source, name: str) -> dict[str, int | None]:
         The actual size of each such file in bytes; None for a missing file.
     """
     try:
-        expected = {file: size for format in FORMATS for file, size in format.companions(source, name).items()}
+        expected = _companions(source, name)
     except FormatError:  # The file itself is damaged, so its own size identifies its state.
         return {}
     actual = {file: file_size(source, file) for file in expected}
     return {file: size for file, size in actual.items() if size is None or expected[file] not in (None, size)}
+
+
+def _companions(source: Source, name: str) -> dict[str, int | None]:
+    """Return the companion files of a file with their sizes. The source may know them from an earlier ingest."""
+    stem, found = strip_extension(name), dict[str, int | None]()
+
+    def by_extension() -> str | None:
+        """Return the sizes by extension, which names no file; None if a companion has another name."""
+        for format in FORMATS:
+            found.update(format.companions(source, name))
+        if not all(file.startswith(stem) for file in found):
+            return None
+        return json.dumps({file.removeprefix(stem): size for file, size in found.items()})
+
+    known = source.recall("companions", name, by_extension)
+    return found or {stem + extension: size for extension, size in json.loads(known or "{}").items()}
 
 
 def _candidates(source: Source, name: str) -> list[str]:

@@ -15,7 +15,8 @@ from clocs.core.files import content_hash, write_bytes
 from clocs.signals.quality import REASONS, GatePolicy
 from clocs.store.manifest import Manifest, QuarantineInfo, read_manifest, read_quarantine, versions, write_manifest
 from clocs.store.reader import StoreReader
-from clocs.store.segments import Segment, SegmentInfo, plan_segments, repeated_record_ids
+from clocs.store.segment_plan import plan_segments, repeated_record_ids
+from clocs.store.segments import Segment, SegmentInfo
 from clocs.store.task_records import QuarantinedRecording, TaskRecord
 from clocs.store.withdrawn import read_withdrawn
 

@@ -141,7 +141,7 @@ def _merge(folder: Path, group: Sequence[_Unit]) -> ShardInfo:
         shards=(merged,),
         refused=tuple(row for record in records for row in record.refused),
         withdrawn=sum(record.withdrawn for record in records),
-        entries=tuple(entry for record in records for entry in record.entries),
+        entries="".join(record.entries for record in records),
     )
     write_task_record(folder, new)
     return merged

@@ -19,8 +19,9 @@ from clocs.signals.leads import add_derived_leads, derivable_leads
 from clocs.store.checksums import CheckedChunks
 from clocs.store.extra_columns import common_type, lookup, match_values
 from clocs.store.manifest import read_manifest
-from clocs.store.segments import COLUMNS, Segment, ShardTable
+from clocs.store.segments import COLUMNS, Segment
 from clocs.store.shard import SHARDS, Shard, schema
+from clocs.store.shard_table import ShardTable
 
 StoreLike = str | os.PathLike[str]
 """Folder of a store, or an open store."""

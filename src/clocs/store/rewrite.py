@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from clocs.core.files import content_hash
-from clocs.store.segments import Segment, SegmentInfo, plan_segments
+from clocs.store.segment_plan import plan_segments
+from clocs.store.segments import Segment, SegmentInfo
 from clocs.store.shard import SHARDS, Shard, ShardInfo, write_shard
 
 Rows = npt.NDArray[np.int64]

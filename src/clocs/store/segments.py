@@ -13,13 +13,10 @@ The last two follow from the shards. They are written again if they are missing.
 
 from __future__ import annotations
 
-import bisect
 import functools
-import itertools
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final, overload
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -36,10 +33,6 @@ from clocs.store.shard import SHARDS, Shard, ShardInfo, schema
 
 METADATA: Final = "metadata"
 """Folder of the segments within a store."""
-MAX_RECORDS: Final = 1 << 20
-"""Maximum number of recordings of a segment, which bounds the memory for writing it."""
-MAX_SEGMENTS: Final = 16
-"""Number of segments above which two neighbours are merged by the next commit."""
 COLUMNS: Final = tuple(name for name in schema("int16").names if name != "values")
 """Columns of a shard that a segment has."""
 PATIENT_CODE: Final = "patient_code"
@@ -89,86 +82,13 @@ def hash_ids(ids: Iterable[str]) -> Codes:
     return np.fromiter(map(hash_id, ids), np.uint64)
 
 
-def plan_segments(folder: Path, previous: Sequence[SegmentInfo], shards: Sequence[ShardInfo]) -> list[SegmentInfo]:
-    """Return the segments of a new version, and write those that are missing.
-
-    Recordings of the previous version keep their order, and new ones follow.
-
-    Args:
-        folder: Folder of the store.
-        previous: Segments of the previous version.
-        shards: Entries of all shards of the new version.
-
-    Returns:
-        Segments of the previous version whose shards all remain, followed by new segments.
-    """
-    wanted, covered, kept = {info.file for info in shards}, set[str](), []
-    for info in previous:
-        files = Segment(folder, info).files()
-        if wanted.issuperset(files):
-            kept.append(info)
-            covered.update(files)
-    new = [info for info in shards if info.file not in covered]
-    segments = [*kept, *(write_segment(folder, part) for part in _parts(new))]
-    return _merge_smallest(folder, segments) if len(segments) > MAX_SEGMENTS else segments
-
-
-def _parts(shards: Sequence[ShardInfo]) -> Iterator[list[ShardInfo]]:
-    """Divide shards into lists of at most ``MAX_RECORDS`` recordings, or of one shard."""
-    part: list[ShardInfo] = []
-    for info in shards:
-        if part and sum(each.records for each in part) + info.records > MAX_RECORDS:
-            yield part
-            part = []
-        part.append(info)
-    if part:
-        yield part
-
-
-def _merge_smallest(folder: Path, segments: list[SegmentInfo]) -> list[SegmentInfo]:
-    """Merge the two neighbours with the fewest recordings, unless they are too large."""
-    sizes = [one.records + other.records for one, other in itertools.pairwise(segments)]
-    first = int(np.argmin(sizes))
-    if sizes[first] > MAX_RECORDS:
-        return segments
-    shards = [info for segment in segments[first : first + 2] for info in Segment(folder, segment).shard_infos]
-    return [*segments[:first], write_segment(folder, shards), *segments[first + 2 :]]
-
-
-def repeated_record_ids(folder: Path, segments: Sequence[SegmentInfo], known: Collection[SegmentInfo]) -> list[str]:
-    """Return record ids that occur more than once.
-
-    Args:
-        folder: Folder of the store.
-        segments: Segments of a version.
-        known: Those among them whose ids are known to differ.
-    """
-    opened = [Segment(folder, info) for info in segments]
-    repeated: set[str] = set()
-    for number, segment in enumerate(opened):
-        if segment.info in known:
-            continue
-        own = segment.id_hashes
-        repeated.update(_repeated(segment, own[1:][np.diff(own) == 0]))
-        for other in (*opened[:number], *(each for each in opened[number + 1 :] if each.info in known)):
-            repeated.update(_repeated(segment, np.intersect1d(own, other.id_hashes), other))
-    return sorted(repeated)
-
-
-def _repeated(segment: Segment, hashes: Codes, other: Segment | None = None) -> list[str]:
-    """Return the ids behind equal hashes that are really equal."""
-    own = Counter(name for code in np.unique(hashes) for name in segment.ids_of(code))
-    if other is None:
-        return [name for name, count in own.items() if count > 1]
-    return [name for name in own if other.find(name) is not None]
-
-
-def write_segment(folder: Path, shards: Sequence[ShardInfo]) -> SegmentInfo:
+def write_segment(folder: Path, shards: Sequence[ShardInfo], merged_from: Sequence[Segment] = ()) -> SegmentInfo:
     """Write the files of a segment, unless they exist.
 
     Args:
         folder: Folder of the store.
         shards: Entries of its shards, whose files exist.
+        merged_from: Segments with the same shards in order, whose rows are read instead of the shards.
 
     Returns:
         Entry of the segment.
@@ -179,8 +99,7 @@ def write_segment(folder: Path, shards: Sequence[ShardInfo]) -> SegmentInfo:
     info = SegmentInfo(
         name=name, sha256=written.sha256, shards=len(shards), records=sum(info.records for info in shards)
     )
-    segment = Segment(folder, info)
-    segment.write_missing_files()
+    Segment(folder, info).write_missing_files(merged_from)
     return info
 
 
@@ -276,11 +195,15 @@ class Segment:
         opened = self._open(kind)
         return opened.columns(opened.schema.names)
 
-    def write_missing_files(self) -> None:
-        """Write the files that follow from the shards, unless they exist."""
+    def write_missing_files(self, merged_from: Sequence[Segment] = ()) -> None:
+        """Write the files that follow from the shards, unless they exist.
+
+        Args:
+            merged_from: Segments with the same shards in order, whose rows are read instead of the shards.
+        """
         for kind in ("records", "ids"):
             if not self._exists(kind):
-                self._write(kind, self.computed(kind))
+                self._write(kind, self.computed(kind, merged_from))
 
     def _exists(self, kind: str) -> bool:
         path = segment_path(self.folder, self.info.name, kind)
@@ -303,13 +226,19 @@ class Segment:
         checked = None if self._check else np.ones(count_chunks(path.stat().st_size), bool)
         return CheckedArrow(path, checked=checked)
 
-    def computed(self, kind: str) -> pa.RecordBatch:
-        """Return the content of a file, ``records`` or ``ids``, computed from the shards."""
+    def computed(self, kind: str, merged_from: Sequence[Segment] = ()) -> pa.RecordBatch:
+        """Return the content of a file, ``records`` or ``ids``, computed from the shards or from merged segments."""
+
+        def rows(names: Sequence[str]) -> pa.RecordBatch:
+            if merged_from:
+                return _joined(segment.columns(names) for segment in merged_from)
+            return self._from_shards(names)
+
         if kind == "ids":
-            hashes = hash_ids(self._from_shards(["record_id"]).column(0).to_pylist())
+            hashes = hash_ids(rows(["record_id"]).column(0).to_pylist())
             order = np.argsort(hashes, kind="stable")
             return pa.record_batch({"hash": hashes[order], "row": order.astype(np.uint32)})
-        batch = self._from_shards(COLUMNS)
+        batch = rows(COLUMNS)
         codes = hash_ids(batch.column("patient_id").to_pylist())
         extra = typed_columns(batch.column("extra"))
         columns = [*batch.columns, pa.array(codes), *extra.values()]
@@ -317,10 +246,13 @@ class Segment:
 
     def _from_shards(self, names: Sequence[str]) -> pa.RecordBatch:
         """Return columns that are read from the shards."""
-        infos = self.shard_infos
-        batches = [Shard(self.folder / SHARDS / info.file, info).columns(names) for info in infos]
-        (batch,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
-        return batch
+        return _joined(Shard(self.folder / SHARDS / info.file, info).columns(names) for info in self.shard_infos)
+
+
+def _joined(batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
+    """Return batches as one."""
+    (batch,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return batch
 
 
 class _Batch:
@@ -335,43 +267,3 @@ class _Batch:
 
     def columns(self, names: Sequence[str]) -> pa.RecordBatch:
         return self._batch.select(list(names))
-
-
-class ShardTable(Sequence[ShardInfo]):
-    """Entries of all shards of a store version, read on first use.
-
-    Args:
-        segments: Segments in order.
-    """
-
-    def __init__(self, segments: Sequence[Segment]) -> None:
-        self._segments = segments
-        self._starts = [0, *itertools.accumulate(segment.info.shards for segment in segments)]
-
-    def __len__(self) -> int:
-        return self._starts[-1]
-
-    @overload
-    def __getitem__(self, number: int) -> ShardInfo: ...
-    @overload
-    def __getitem__(self, number: slice) -> list[ShardInfo]: ...
-    def __getitem__(self, number: int | slice) -> ShardInfo | list[ShardInfo]:
-        if isinstance(number, slice):
-            return [self[each] for each in range(*number.indices(len(self)))]
-        index = number if number >= 0 else number + len(self)
-        if not 0 <= index < len(self):
-            raise IndexError(number)
-        segment = bisect.bisect_right(self._starts, index) - 1
-        return self._segments[segment].shard_infos[index - self._starts[segment]]
-
-    def __iter__(self) -> Iterator[ShardInfo]:
-        return (info for segment in self._segments for info in segment.shard_infos)
-
-    def column(self, name: str) -> npt.NDArray[np.int64]:
-        """Return a column of integers of all shards, (shards,)."""
-        parts = [column_view(segment.shard_table.column(name), np.int64) for segment in self._segments]
-        return np.concatenate(parts or [np.empty(0, np.int64)])
-
-    def files(self) -> list[str]:
-        """Return the names of all files, in order."""
-        return [name for segment in self._segments for name in segment.files()]

@@ -71,8 +71,9 @@ class TaskRecord(BaseModel):
     """Quarantined recordings."""
     withdrawn: int = 0
     """Number of recordings that were left out, because their patients were withdrawn."""
-    entries: tuple[str, ...] = ()
-    """Digest of each recording's entry and options; empty for datasets that are not incremental."""
+    entries: str = ""
+    """Digests of the recordings' entries and options, 16 hex digits each; empty for datasets that are not
+    incremental."""
 
 
 def task_record_path(folder: Path, name: str) -> Path:

@@ -7,6 +7,7 @@ a task record, so that it is not run again. The manifest is assembled from the t
 from __future__ import annotations
 
 import functools
+import json
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -27,6 +28,7 @@ from clocs.signals.quality import REASONS, Finding, GatePolicy, assess
 from clocs.store.commit import commit_version
 from clocs.store.incremental import FinishedTasks
 from clocs.store.ingest_checks import check_destination, check_no_original_ids, warn_of_unused_input
+from clocs.store.known_files import KnownFiles
 from clocs.store.manifest import FORMAT
 from clocs.store.reader import StoreReader
 from clocs.store.shard import SHARDS, ShardInfo, write_shard
@@ -111,7 +113,11 @@ def write_store(
         if parsed.is_pseudonymous:
             check_no_original_ids(root)
         finished = FinishedTasks(root) if dataset.incremental else None
-        tasks = _ingest_tasks(dataset, parsed, gate, path, root, finished)
+        source_files = open_source(path) if path is not None else None
+        known = (
+            KnownFiles(root, source_files, parsed.digest) if source_files is not None and dataset.incremental else None
+        )
+        tasks = _ingest_tasks(dataset, parsed, gate, known or source_files, root, finished)
         kind = engine or ("serial" if workers == 1 else "processes")
         try:
             records = run_tasks(run_ingest_task, tasks, kind, workers, progress)
@@ -123,14 +129,21 @@ def write_store(
                 f"{source} has no recording of dataset '{dataset.name}'. See 'clocs data info {dataset.name}'."
             )
         store = commit_version(root, records, dataset.metadata(parsed), parsed.model_dump(mode="json"), gate)
+        if known is not None:
+            known.save()
     warn_of_unused_input(store, parsed)
     return store
 
 
 def _ingest_tasks(
-    dataset: Dataset, options: Options, gate: GatePolicy, path: str | None, folder: Path, finished: FinishedTasks | None
+    dataset: Dataset,
+    options: Options,
+    gate: GatePolicy,
+    source: Source | None,
+    folder: Path,
+    finished: FinishedTasks | None,
 ) -> Iterator[IngestTask]:
-    source = open_source(path) if path is not None else None
+    path = source.path if source is not None else None
     withdrawn = read_withdrawn(folder)
     shared = [FORMAT, dataset.name, options.recording_options(), gate.model_dump(mode="json")]
 
@@ -146,7 +159,7 @@ def _ingest_tasks(
         return _file_sizes(source, entry.file) if source is not None else 0
 
     def digest(entry: Entry) -> str:
-        return options.digest([common, vars(entry), sizes(entry)])[:16]
+        return options.digest(json.dumps([common, vars(entry), sizes(entry)], sort_keys=True))[:16]
 
     def task(chunk: tuple[Entry, ...]) -> IngestTask:
         file_sizes = [sizes(entry) for entry in chunk] if source is not None else []
@@ -280,7 +293,7 @@ def write_recordings(task: IngestTask, recordings: Iterator[Recording], left_out
         shards=tuple(shards),
         refused=tuple(left_out.refused),
         withdrawn=left_out.withdrawn,
-        entries=task.digests,
+        entries="".join(task.digests),
     )
     write_task_record(task.folder, record)
     return record

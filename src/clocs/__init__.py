@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from clocs.similarity.index.updates import build_index as build_index
     from clocs.similarity.scoring.audit import audit as audit
     from clocs.store.column_splits import split_by as split_by
+    from clocs.store.column_splits import split_from_table as split_from_table
+    from clocs.store.column_splits import split_published as split_published
     from clocs.store.compact import compact as compact
     from clocs.store.convert import convert as convert
     from clocs.store.deidentify import deidentify as deidentify
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from clocs.store.store import open_store as open_store
     from clocs.store.summary import archive_report as archive_report
     from clocs.store.summary import info as info
+    from clocs.store.task_targets import task_targets as task_targets
     from clocs.store.verify import verify as verify
     from clocs.store.withdraw import withdraw as withdraw
     from clocs.training.frame_dataset import FrameDataset as FrameDataset
@@ -75,9 +78,12 @@ _EXPORTS = {
     "check_leaks": "clocs.store.splits:check_leaks",
     "split": "clocs.store.splits:make_split",
     "split_by": "clocs.store.column_splits:split_by",
+    "split_from_table": "clocs.store.column_splits:split_from_table",
+    "split_published": "clocs.store.column_splits:split_published",
     "Store": "clocs.store.store:Store",
     "open_store": "clocs.store.store:open_store",
     "info": "clocs.store.summary:info",
+    "task_targets": "clocs.store.task_targets:task_targets",
     "verify": "clocs.store.verify:verify",
     "withdraw": "clocs.store.withdraw:withdraw",
     "compact": "clocs.store.compact:compact",

@@ -1,4 +1,4 @@
-"""``clocs data``: datasets, stores, splits and plots."""
+"""``clocs data``: datasets, stores and plots."""
 
 from __future__ import annotations
 
@@ -17,9 +17,6 @@ from clocs.core.csv_cells import escape_cell
 from clocs.core.errors import ConfigError
 
 data = typer.Typer(help="Download, ingest, verify, split and plot ECG data.", no_args_is_help=True)
-
-
-PARTS = ("train", "validation", "test")
 
 
 class Gate(StrEnum):
@@ -52,7 +49,9 @@ def info(
 
     if what in DATASETS.names():
         dataset = DATASETS.get(what)
-        about, options = dataset.metadata() | {"expected": dict(dataset.expected)}, dataset.describe_options()
+        splits = {name: split.title for name, split in dataset.splits.items()}
+        about = dataset.metadata() | {"splits": splits, "expected": dict(dataset.expected)}
+        options = dataset.describe_options()
         _print(about | ({"options": options} if as_json else {}), as_json)
         if options and not as_json:
             print_table(
@@ -77,7 +76,7 @@ def ingest(
         str, typer.Argument(metavar="SOURCE", help="Folder or zip of the dataset's files, or - if it needs none.")
     ],
     store: StoreFolder,
-    gate: Annotated[Gate, typer.Option(help="Apply the quality gate; off stores every readable recording.")] = Gate.ON,
+    gate: Annotated[Gate, typer.Option(help="Apply the quality gate; off stores every recording that is not constant.")] = Gate.ON,
     workers: Workers = 1,
     engine: Engine = None,
     option: Annotated[
@@ -228,76 +227,6 @@ def checksums(store: StoreFolder) -> None:
     with progress_bar("bytes") as advance:
         written = add_checksums(store, progress=lambda done, total: advance(done, total, ""))
     typer.echo(f"{store}: {written} checksum files written")
-
-
-@data.command()
-def split(
-    store: StoreFolder,
-    name: Annotated[str, typer.Option("--name", help="Give the split this name.")] = "default",
-    seed: Annotated[int, typer.Option(min=0, help="Draw the split with this seed.")] = 0,
-    group_duplicates: Annotated[bool, typer.Option(help="Keep identical signals in one part.")] = True,
-    like: Annotated[
-        str | None,
-        typer.Option(help="Keep the parts of this split of an earlier version, and distribute new patients."),
-    ] = None,
-    by: Annotated[
-        str | None, typer.Option(help="Split by the values of this column, see 'clocs data columns', not at random.")
-    ] = None,
-    train: Annotated[str, typer.Option(help="With --by: values of the train part, such as 1-8 or A,B.")] = "",
-    validation: Annotated[str, typer.Option(help="With --by: values of the validation part.")] = "",
-    test: Annotated[str, typer.Option(help="With --by: values of the test part.")] = "",
-    as_json: AsJson = False,
-) -> None:
-    """Split the patients of a store into train, validation and test."""
-    from clocs.store.column_splits import parse_values, split_by
-    from clocs.store.splits import make_split
-    from clocs.store.store import open_store
-
-    opened = open_store(store)
-    if (by is None) == bool(train):
-        raise ConfigError("Pass --by and --train together: clocs data split STORE --by fold --train 1-8 --test 9")
-    if by is not None and like is not None:
-        raise ConfigError("--by and --like exclude each other. Pass one of them.")
-    if by is None:
-        made = make_split(opened, name, seed=seed, group_duplicates=group_duplicates, like=like)
-    else:
-        kind = opened.table(by).schema.types[0]
-        values = {part: parse_values(text, kind) for part, text in zip(PARTS, (train, validation, test), strict=True)}
-        made = split_by(opened, by, **values, name=name)
-    if as_json:
-        _print({"name": name, "sha256": made.sha256, **made.metadata}, True)
-        return
-    counts = made.metadata
-    rows = [(part, counts["patients"].get(part, ""), counts["records"][part]) for part in counts["records"]]
-    print_table([f"split '{name}'", "patients", "recordings"], rows)
-    asked = counts["policy"] if by is None else counts["by"]
-    empty = [part for part, count in counts["patients"].items() if not count and asked[part]]
-    if empty:
-        reason = "there are too few patients, or many share signals and must stay together"
-        if not any(counts["patients"].values()):
-            reason = "no recording is long enough for a frame, or has the leads"
-        typer.echo(f"No patient is in the {' and '.join(empty)} part: {reason}.")
-
-
-@data.command("check-leaks")
-def check_leaks(
-    store: StoreFolder,
-    name: Annotated[str, typer.Option("--split", "--name", help="Check this split.")] = "default",
-    as_json: AsJson = False,
-) -> None:
-    """Check that no patient and no signal is in two parts of a split.
-
-    Exits with code 1 and names both records if there is a leak.
-    """
-    from clocs.store.splits import load_split
-    from clocs.store.store import open_store
-
-    made = load_split(open_store(store), name, thorough=True)
-    patients = sum(made.metadata["patients"].values())
-    if as_json:
-        _print({"store": str(store), "split": name, "sha256": made.sha256, "patients": patients}, True)
-        return
-    typer.echo(f"split '{name}': no patient and no signal is in two parts ({patients} patients)")
 
 
 @data.command()

@@ -22,6 +22,7 @@ from clocs.cli.pretrain import pretrain
 from clocs.cli.serve import serve
 from clocs.cli.show import show
 from clocs.cli.similarity import audit, similarity
+from clocs.cli.splits import check_leaks, split, tasks
 from clocs.cli.store_versions import compact, prune, withdraw
 from clocs.core.errors import ClocsError, missing_train_extra
 
@@ -54,6 +55,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
+data.command()(split)
+data.command("check-leaks")(check_leaks)
+data.command()(tasks)
 data.command("make-key")(make_key)
 data.command()(deidentify)
 data.command("scan-identities")(scan_identities)

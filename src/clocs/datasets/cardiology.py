@@ -6,7 +6,24 @@ from collections.abc import Iterator
 
 from clocs.core.sources import Source
 from clocs.datasets.dataset import Dataset, Download, Entry, Options
+from clocs.datasets.task import Task
 from clocs.signals.framing import FramePolicy
+
+CLASSES = {
+    "AFIB": ("AFIB", "AFL"),
+    "AVB": ("AVB_TYPE2",),
+    "BIGEMINY": ("BIGEMINY",),
+    "EAR": ("EAR",),
+    "IVR": ("IVR",),
+    "JUNCTIONAL": ("JUNCTIONAL",),
+    "NOISE": ("NOISE",),
+    "NSR": ("NSR",),
+    "SVT": ("SVT",),
+    "TRIGEMINY": ("TRIGEMINY",),
+    "VT": ("VT",),
+    "WENCKEBACH": ("WENCKEBACH",),
+}
+"""As in the paper, SUDDEN_BRADY is left out and AFIB and AFL are one class, which gives twelve classes."""
 
 
 def _entries(source: Source, options: Options) -> Iterator[Entry]:
@@ -25,20 +42,11 @@ CARDIOLOGY = Dataset(
     "electrocardiograms using a deep neural network, Nature Medicine 25:65, 2019",
     homepage="https://irhythm.github.io/cardiol_test_set/",
     entries=_entries,
-    # As in the paper, SUDDEN_BRADY is left out and AFIB and AFL are one class, which gives twelve classes.
-    classes={
-        "AFIB": ("AFIB", "AFL"),
-        "AVB": ("AVB_TYPE2",),
-        "BIGEMINY": ("BIGEMINY",),
-        "EAR": ("EAR",),
-        "IVR": ("IVR",),
-        "JUNCTIONAL": ("JUNCTIONAL",),
-        "NOISE": ("NOISE",),
-        "NSR": ("NSR",),
-        "SVT": ("SVT",),
-        "TRIGEMINY": ("TRIGEMINY",),
-        "VT": ("VT",),
-        "WENCKEBACH": ("WENCKEBACH",),
+    classes=CLASSES,
+    tasks={
+        "cardiology": Task(
+            title="Rhythms that occur in the strip", kind="multi-label", column="episodes", classes=CLASSES
+        )
     },
     frame_policies={
         "evaluation": FramePolicy(num_samples=2500, num_source_samples=256, leads=("ECG",), label_at="start")

@@ -10,11 +10,23 @@ from clocs.core.errors import FormatError
 from clocs.core.sources import Source
 from clocs.datasets.csv_tables import find_table
 from clocs.datasets.dataset import Dataset, Download, Entry, Options, SplitPolicy
+from clocs.datasets.published_split import PublishedSplit
+from clocs.datasets.task import AGE, SEX, Task
 from clocs.formats.demographics import parse_age, parse_sex
 from clocs.signals.framing import FramePolicy
 from clocs.signals.quality import GatePolicy
 
 LEADS = ("II", "V2", "aVL", "aVR")
+GROUPS = {
+    "AFIB": ("AFIB", "AF"),
+    "GSVT": ("SVT", "AT", "SAAWR", "ST", "AVNRT", "AVRT"),
+    "SB": ("SB",),
+    "SR": ("SR", "SA"),
+}
+RHYTHMS = ("SB", "SR", "AFIB", "ST", "SVT", "AF", "SA", "AT", "AVNRT")
+"""Rhythms with at least ten recordings, the most frequent first. AVRT has 8, SAAWR 7."""
+FINDINGS = ()
+"""Codes of the column ``Beat`` with at least ten recordings, the most frequent first."""
 TRUNCATED_RECORD = "MUSE_20180113_124215_52000"
 """Id of a recording with a truncated CSV: it ends in row 1,926, before V2. The paper uses its other leads."""
 
@@ -72,12 +84,24 @@ CHAPMAN = Dataset(
     "10,000 patients, Scientific Data 7:48, 2020",
     homepage="https://doi.org/10.6084/m9.figshare.c.4560497.v2",
     entries=_entries,
-    classes={
-        "AFIB": ("AFIB", "AF"),
-        "GSVT": ("SVT", "AT", "SAAWR", "ST", "AVNRT", "AVRT"),
-        "SB": ("SB",),
-        "SR": ("SR", "SA"),
+    classes=GROUPS,
+    tasks={
+        "chapman-groups": Task(title="Four groups of rhythms, as in the paper", kind="multi-class", classes=GROUPS),
+        "chapman-rhythm": Task(
+            title="Rhythms with at least ten recordings",
+            kind="multi-class",
+            classes={name: (name,) for name in RHYTHMS},
+        ),
+        "chapman-findings": Task(
+            title="Findings beside the rhythm with at least ten recordings",
+            kind="multi-label",
+            classes={name: (name,) for name in FINDINGS},
+            keep_others=True,
+        ),
+        "age": AGE,
+        "sex": SEX,
     },
+    splits={"clocs": PublishedSplit("Split of the encoders that come with clocs", part_list="chapman")},
     meanings={
         "AFIB": "atrial fibrillation or flutter",
         "GSVT": "sinus tachycardia, atrial tachycardia, AVNRT, AVRT or another SVT; or a wandering atrial pacemaker",

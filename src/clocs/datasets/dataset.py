@@ -14,6 +14,7 @@ from clocs.core.options import validate_model
 from clocs.core.recording import Recording
 from clocs.core.registry import Registry
 from clocs.core.sources import Source
+from clocs.datasets.published_split import PublishedSplit
 from clocs.datasets.task import Task
 from clocs.formats import read_from
 from clocs.formats.demographics import Sex
@@ -60,6 +61,11 @@ class Options(BaseModel):
     @property
     def custom_classes(self) -> Mapping[str, tuple[str, ...]]:
         """Classes with their labels that replace the dataset's; empty to keep the dataset's."""
+        return {}
+
+    @property
+    def custom_tasks(self) -> Mapping[str, Task]:
+        """Tasks by name that are added to the dataset's."""
         return {}
 
     @property
@@ -190,6 +196,8 @@ class Dataset:
     """Labels of each class, as the paper groups them. Frames with a label of no class are not instances."""
     tasks: Mapping[str, Task] = field(default_factory=dict)
     """Tasks by name, such as ``super``. Other datasets may use the same name."""
+    splits: Mapping[str, PublishedSplit] = field(default_factory=dict)
+    """Published splits by name, such as ``folds``."""
     meanings: Mapping[str, str] = field(default_factory=dict)
     """Description of each class."""
     limitations: tuple[str, ...] = ()
@@ -237,12 +245,13 @@ class Dataset:
         """Return the metadata of the dataset that a store keeps, as JSON.
 
         Args:
-            options: Options of the ingest, which may replace the classes.
+            options: Options of the ingest, which may replace the classes and add tasks.
 
         Returns:
             Name, title, licence, citation, homepage, classes, tasks, frame policies and split policy.
         """
         classes = self.classes if options is None else options.custom_classes or self.classes
+        tasks = self.tasks if options is None else {**self.tasks, **options.custom_tasks}
         return {
             "name": self.name,
             "title": self.title,
@@ -250,7 +259,7 @@ class Dataset:
             "citation": self.citation,
             "homepage": self.homepage,
             "classes": {name: list(labels) for name, labels in classes.items()},
-            "tasks": {name: task.model_dump(mode="json") for name, task in self.tasks.items()},
+            "tasks": {name: task.model_dump(mode="json") for name, task in tasks.items()},
             "frame_policies": {name: policy.model_dump(mode="json") for name, policy in self.frame_policies.items()},
             "split": self.split.model_dump(mode="json"),
         }

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from clocs.core.sources import Source
 from clocs.datasets.csv_tables import find_table, read_csv
 from clocs.datasets.dataset import Dataset, Download, Entry, Options
+from clocs.datasets.task import Task
 from clocs.signals.framing import FramePolicy
 
+CLASSES = {"Normal": ("N",), "AF": ("A",), "Other": ("O",), "Noisy": ("~",)}
 _HEADER = re.compile(r"(^|/)(A\d{5})\.hea$")
 _COLUMNS = ("record", "label")
 _REFERENCES = ("REFERENCE-v3.csv", "REFERENCE.csv", "REFERENCE-original.csv")
@@ -34,7 +36,8 @@ PHYSIONET2017 = Dataset(
     "PhysioNet/Computing in Cardiology Challenge 2017, Computing in Cardiology 44, 2017",
     homepage="https://physionet.org/content/challenge-2017/1.0.0/",
     entries=_entries,
-    classes={"Normal": ("N",), "AF": ("A",), "Other": ("O",), "Noisy": ("~",)},
+    classes=CLASSES,
+    tasks={"cinc2017": Task(title="The four classes of CinC 2017", kind="multi-class", classes=CLASSES)},
     meanings={
         "Normal": "normal sinus rhythm",
         "AF": "atrial fibrillation",

@@ -9,6 +9,8 @@ from dataclasses import replace
 from clocs.core.recording import Recording
 from clocs.core.sources import Source
 from clocs.datasets.dataset import Dataset, Download, Entry, Options, load_entry
+from clocs.datasets.published_split import PublishedSplit
+from clocs.datasets.task import AGE, SEX, Task
 from clocs.signals.framing import FramePolicy
 from clocs.signals.quality import GatePolicy
 
@@ -25,6 +27,7 @@ SNOMED_LABELS = {
     "164931005": "STE",
 }
 """Short names of the nine SNOMED CT codes that the organisers labelled."""
+CLASSES = {name: (name,) for name in sorted(SNOMED_LABELS.values())}
 _HEADER = re.compile(r"(^|/)A\d{4}\.hea$")
 
 
@@ -49,7 +52,15 @@ PHYSIONET2020 = Dataset(
     homepage="https://physionet.org/content/challenge-2020/1.0.2/",
     entries=_entries,
     load=_load,
-    classes={name: (name,) for name in sorted(SNOMED_LABELS.values())},
+    classes=CLASSES,
+    tasks={
+        "cpsc2018": Task(title="The nine findings of CPSC 2018", kind="multi-label", classes=CLASSES),
+        "age": AGE,
+        "sex": SEX,
+    },
+    splits={
+        "clocs": PublishedSplit("Split of the encoders that come with clocs", part_list="physionet2020"),
+    },
     meanings={
         "AF": "atrial fibrillation",
         "I-AVB": "first-degree atrioventricular block",

@@ -3,20 +3,75 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from typing import Literal
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, Literal
 
 from clocs.core.errors import FormatError
 from clocs.core.sources import Source
 from clocs.datasets.csv_tables import find_table, read_csv
 from clocs.datasets.dataset import Dataset, Download, Entry, Options
+from clocs.datasets.published_split import PublishedSplit
+from clocs.datasets.task import AGE, SEX, Task
 from clocs.formats.demographics import Sex, parse_age
 from clocs.signals.framing import FramePolicy
 
-SEX: dict[str, Sex] = {"0": "male", "1": "female"}
-COLUMNS = {500: "filename_hr", 100: "filename_lr"}
+SEX_CODES: dict[str, Sex] = {"0": "male", "1": "female"}
+SIGNAL_COLUMNS = {500: "filename_hr", 100: "filename_lr"}
 KEPT_COLUMNS = ("strat_fold", "device", "nurse", "validated_by_human")
 """Columns of the table that are kept as extra columns. ``nurse`` is a number."""
+
+DIAGNOSTIC: Final[dict[str, dict[str, tuple[str, ...]]]] = {
+    "NORM": {"NORM": ("NORM",)},
+    "MI": {
+        "IMI": ("IMI", "ILMI", "IPLMI", "IPMI", "INJIN", "INJIL"),
+        "AMI": ("ASMI", "AMI", "ALMI", "INJAS", "INJAL", "INJLA"),
+        "LMI": ("LMI",),
+        "PMI": ("PMI",),
+    },
+    "STTC": {
+        "STTC": ("NDT", "DIG", "LNGQT", "ANEUR", "EL"),
+        "NST_": ("NST_",),
+        "ISC_": ("ISC_",),
+        "ISCA": ("ISCAL", "ISCAS", "ISCLA", "ISCAN"),
+        "ISCI": ("ISCIN", "ISCIL"),
+    },
+    "CD": {
+        "LAFB/LPFB": ("LAFB", "LPFB"),
+        "IRBBB": ("IRBBB",),
+        "_AVB": ("1AVB", "3AVB", "2AVB"),
+        "IVCD": ("IVCD",),
+        "CRBBB": ("CRBBB",),
+        "CLBBB": ("CLBBB",),
+        "WPW": ("WPW",),
+        "ILBBB": ("ILBBB",),
+    },
+    "HYP": {
+        "LVH": ("LVH",),
+        "LAO/LAE": ("LAO/LAE",),
+        "RVH": ("RVH",),
+        "RAO/RAE": ("RAO/RAE",),
+        "SEHYP": ("SEHYP",),
+    },
+}
+"""Diagnostic statements of each subclass, by superclass, as in the publisher's scp_statements.csv."""
+FORM: Final = (
+    *("NDT", "NST_", "DIG", "LNGQT", "ABQRS", "PVC", "STD_", "VCLVH", "QWAVE", "LOWT"),
+    *("NT_", "PAC", "LPR", "INVT", "LVOLT", "HVOLT", "TAB_", "STE_", "PRC(S)"),
+)
+"""Statements on the form of the waves. Four of them are diagnostic statements, too."""
+RHYTHM: Final = (
+    *("SR", "AFIB", "STACH", "SARRH", "SBRAD", "PACE", "SVARR", "BIGU", "AFLT", "SVTAC"),
+    *("PSVT", "TRIGU"),
+)
+"""Statements on the rhythm."""
+SUBCLASSES: Final = {name: codes for subclasses in DIAGNOSTIC.values() for name, codes in subclasses.items()}
+"""Diagnostic statements of each subclass."""
+SUPERCLASSES: Final = {
+    name: tuple(code for codes in subclasses.values() for code in codes) for name, subclasses in DIAGNOSTIC.items()
+}
+"""Diagnostic statements of each superclass."""
+DIAGNOSES: Final = tuple(code for codes in SUPERCLASSES.values() for code in codes)
+"""Diagnostic statements."""
 
 
 class PtbxlOptions(Options):
@@ -33,10 +88,10 @@ def _entries(source: Source, options: PtbxlOptions) -> Iterator[Entry]:
         raise FormatError(f"{source.path}: ptbxl_database.csv with the labels is missing. Download the dataset again.")
     folder = table.removesuffix("ptbxl_database.csv")
     rates = [500, 100] if options.sampling_rate == "best" else [int(options.sampling_rate)]
-    needed = (*(COLUMNS[sampling_rate] for sampling_rate in rates), "scp_codes", "patient_id", "age", "sex")
+    needed = (*(SIGNAL_COLUMNS[sampling_rate] for sampling_rate in rates), "scp_codes", "patient_id", "age", "sex")
     rows = list(read_csv(source, table, needed=needed))
     for row, order in zip(rows, _recording_order(rows), strict=True):
-        files = [f"{folder}{row[COLUMNS[sampling_rate]]}.hea" for sampling_rate in rates]
+        files = [f"{folder}{row[SIGNAL_COLUMNS[sampling_rate]]}.hea" for sampling_rate in rates]
         try:
             codes = tuple(map(str, ast.literal_eval(row["scp_codes"])))
             patient = str(int(float(row["patient_id"])))
@@ -50,7 +105,7 @@ def _entries(source: Source, options: PtbxlOptions) -> Iterator[Entry]:
             )  # the publisher writes 300 for ages over 89
             extra = _extra_values(row) | ({"recording_order": order} if order else {})
             yield Entry(
-                file, patient_id=patient, site=site, age=age, sex=SEX.get(row["sex"]), labels=codes, extra=extra
+                file, patient_id=patient, site=site, age=age, sex=SEX_CODES.get(row["sex"]), labels=codes, extra=extra
             )
 
 
@@ -73,6 +128,15 @@ def _recording_order(rows: list[dict[str, str]]) -> list[str]:
     return order
 
 
+def _task(title: str, classes: Mapping[str, tuple[str, ...]]) -> Task:
+    return Task(title=title, kind="multi-label", classes=classes)
+
+
+def _each(codes: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Return a class for each statement."""
+    return {code: (code,) for code in codes}
+
+
 PTBXL = Dataset(
     name="ptbxl",
     title="PTB-XL, a large publicly available electrocardiography dataset",
@@ -82,19 +146,26 @@ PTBXL = Dataset(
     homepage="https://physionet.org/content/ptb-xl/1.0.3/",
     entries=_entries,
     options=PtbxlOptions,
-    # Diagnostic superclasses of the publisher's scp_statements.csv.
-    classes={
-        "NORM": ("NORM",),
-        "MI": (
-            *("IMI", "ASMI", "ILMI", "AMI", "ALMI", "INJAS", "LMI", "INJAL", "IPLMI", "IPMI", "INJIN"),
-            *("INJLA", "PMI", "INJIL"),
-        ),
-        "STTC": (
-            *("NDT", "NST_", "DIG", "LNGQT", "ISC_", "ISCAL", "ISCIN", "ISCIL", "ISCAS", "ISCLA", "ANEUR"),
-            *("EL", "ISCAN"),
-        ),
-        "CD": ("LAFB", "IRBBB", "1AVB", "IVCD", "CRBBB", "CLBBB", "LPFB", "WPW", "ILBBB", "3AVB", "2AVB"),
-        "HYP": ("LVH", "LAO/LAE", "RVH", "RAO/RAE", "SEHYP"),
+    classes=SUPERCLASSES,
+    # The six tasks of Strodthoff et al. 2020. A statement counts whatever its likelihood: 0 means not graded.
+    tasks={
+        "all": _task("All statements", _each((*DIAGNOSES, *FORM, *RHYTHM))),
+        "diagnostic": _task("Diagnostic statements", _each(DIAGNOSES)),
+        "sub": _task("Diagnostic subclasses", SUBCLASSES),
+        "super": _task("Diagnostic superclasses", SUPERCLASSES),
+        "form": _task("Statements on the form of the waves", _each(FORM)),
+        "rhythm": _task("Statements on the rhythm", _each(RHYTHM)),
+        "age": AGE,
+        "sex": SEX,
+    },
+    splits={
+        "folds": PublishedSplit(
+            "Folds 1-8, 9 and 10, as the publisher recommends",
+            column="strat_fold",
+            train=tuple(range(1, 9)),
+            validation=(9,),
+            test=(10,),
+        )
     },
     frame_policies={
         "evaluation": FramePolicy(num_samples=2500, sampling_rate=500),

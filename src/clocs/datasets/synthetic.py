@@ -20,6 +20,7 @@ from clocs.core.recording import MICROVOLT_GAIN, Provenance, Recording
 from clocs.core.seeds import generator
 from clocs.core.sources import Source
 from clocs.datasets.dataset import Dataset, Entry, Options
+from clocs.datasets.task import AGE, SEX, Task
 from clocs.signals.framing import FramePolicy
 from clocs.signals.heart_vector import SHAPES, Heart, make_heart
 from clocs.signals.leads import STANDARD_LEADS
@@ -54,6 +55,8 @@ MEANINGS: Final = {
     "STD-LAT": "lateral ST depression",
 }
 """Meaning of each label. The first label of a recording is its rhythm, the others are findings."""
+RHYTHM_CLASSES: Final = {name: (name,) for name in RHYTHMS}
+ALL_CLASSES: Final = {name: (name,) for name in MEANINGS}
 USUAL_PROBABILITY: Final = 0.75
 """Probability that a recording shows its patient's usual rhythm, and that it shows an intermittent finding."""
 PERSISTENT: Final = ("1AVB", "LBBB", "RBBB", "LVH", "RVH", "PACE")
@@ -102,7 +105,7 @@ class SyntheticOptions(Options):
     @property
     def custom_classes(self) -> Mapping[str, tuple[str, ...]]:
         """Classes of the task; empty for the dataset's own."""
-        return {} if self.task == "rhythm" else {name: (name,) for name in MEANINGS}
+        return {} if self.task == "rhythm" else ALL_CLASSES
 
 
 def truth(record_id: str, options: SyntheticOptions) -> GroundTruth:
@@ -224,7 +227,14 @@ SYNTHETIC = Dataset(
     load=_load,
     options=SyntheticOptions,
     needs_source=False,
-    classes={name: (name,) for name in RHYTHMS},
+    classes=RHYTHM_CLASSES,
+    tasks={
+        "rhythm": Task(title="Rhythm", kind="multi-class", classes=RHYTHM_CLASSES),
+        "findings": Task(title="Rhythm and findings", kind="multi-label", classes=ALL_CLASSES),
+        # Age and sex do not change the signal: encoders that predict them see something else.
+        "age": AGE,
+        "sex": SEX,
+    },
     meanings=MEANINGS,
     frame_policies={
         "evaluation": FramePolicy(num_samples=2500, sampling_rate=500),

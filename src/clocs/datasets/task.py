@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, Self
+from typing import Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -15,8 +15,11 @@ number."""
 class Task(BaseModel):
     """Classes or a number to predict from a recording.
 
-    Values come from a column of the store: ``labels``, ``age``, ``sex`` or an extra column. A recording with several
-    classes of a multi-class task is left out, as is one without a value.
+    Values come from a column of the store. A recording takes part unless
+
+    - its column is empty (for ``labels`` and ``episodes``, an empty list is no label, not an empty column),
+    - it has none of the classes, and ``keep_others`` is false, or
+    - it has several classes of a multi-class task.
 
     Example:
         >>> task = Task(title="Atrial fibrillation", kind="binary", classes={"AF": ("AFIB", "AFL")}, keep_others=True)
@@ -33,20 +36,39 @@ class Task(BaseModel):
     kind: TaskKind
     """Kind of the task."""
     column: str = "labels"
-    """Column of the store with the values: ``labels``, ``age``, ``sex`` or an extra column."""
+    """Column of the store with the values: ``labels``, ``episodes`` (labels of parts of the recording), ``age``, ``sex``
+    or an extra column."""
     classes: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
     """Values of each class. A recording has a class if it has any of these values. Empty for a regression."""
     keep_others: bool = False
-    """True: a recording with none of the classes is a negative. False: it is left out of the task."""
+    """True: a recording with none of the classes is a negative. False: it is left out of the task. Do not use it where
+    recordings without labels were never labelled."""
 
     @model_validator(mode="after")
     def _has_classes(self) -> Self:
         if self.kind == "regression":
-            if self.classes or self.column == "labels":
+            if self.classes or self.column in ("labels", "episodes"):
                 raise ValueError("a regression needs a column of numbers and no classes")
         elif self.kind == "binary":
             if len(self.classes) != 1:
                 raise ValueError(f"a binary task needs one class, its positive one, not {len(self.classes)}")
+            if not self.keep_others:
+                raise ValueError("a binary task needs keep_others=True, because the others are its negatives")
         elif len(self.classes) < 2:
             raise ValueError(f"a {self.kind} task needs at least two classes, not {len(self.classes)}")
+        if self.kind == "multi-class" and self.keep_others:
+            raise ValueError("a multi-class task has no negatives. Name the others as a class, or drop keep_others")
         return self
+
+
+AGE: Final = Task(title="Age in years", kind="regression", column="age")
+"""Task of the age, for datasets that give it."""
+SEX: Final = Task(title="Sex", kind="binary", column="sex", classes={"female": ("female",)}, keep_others=True)
+"""Task of the sex, for datasets that give it."""
+
+
+def classes_task(title: str, classes: Mapping[str, tuple[str, ...]]) -> Task | None:
+    """Return the task of a user's classes: binary for one class, multi-label for several; None without classes."""
+    if not classes:
+        return None
+    return Task(title=title, kind="binary" if len(classes) == 1 else "multi-label", classes=classes, keep_others=True)

@@ -101,11 +101,13 @@ GATE_OFF = GatePolicy(
     max_saturated_seconds=None,
     max_lead_equation_error=None,
 )
-"""Policy without any check: every readable recording passes."""
+"""Policy without limits: every readable recording passes, unless all its leads are constant."""
 
 
 def assess(recording: Recording, policy: GatePolicy) -> list[Finding]:
     """Check the quality of a recording.
+
+    A recording with only constant leads never passes.
 
     Args:
         recording: The recording.
@@ -126,13 +128,19 @@ def assess(recording: Recording, policy: GatePolicy) -> list[Finding]:
         [('flat', 'II')]
     """
     if policy == GATE_OFF:
-        return []
+        return _check_signal(recording)
     findings = _check_length(recording, policy)
     present = recording.digital != missing_value(recording.digital.dtype)
     for row, lead in enumerate(recording.leads):
         findings += _check_lead(recording, policy, row, lead, present[row])
     findings += _check_lead_equations(recording, policy, present)
-    return findings or _check_beats(recording, policy)
+    return findings or _check_signal(recording) or _check_beats(recording, policy)
+
+
+def _check_signal(recording: Recording) -> list[Finding]:
+    """Check that at least one lead is not constant. No policy disables it: such a recording holds no ECG."""
+    is_constant = bool((recording.digital == recording.digital[:, :1]).all())
+    return [Finding("flat", "", "all leads are constant")] if is_constant else []
 
 
 def _check_length(recording: Recording, policy: GatePolicy) -> list[Finding]:

@@ -73,7 +73,7 @@ def match_values(name: str, column: pa.ChunkedArray, values: Any) -> npt.NDArray
     kind = column.type.value_type if pa.types.is_list(column.type) else column.type
     if pa.types.is_nested(kind):
         raise ConfigError(f"Column '{name}' cannot be compared with values. Choose a column of values.")
-    allowed = _as_type(name, [value for value in wanted if value is not None], kind)
+    allowed = as_type(name, [value for value in wanted if value is not None], kind)
     if pa.types.is_list(column.type):
         rows = column.combine_chunks()
         mask = np.zeros(len(rows), bool)
@@ -83,7 +83,7 @@ def match_values(name: str, column: pa.ChunkedArray, values: Any) -> npt.NDArray
     return mask | column.is_null().to_numpy() if None in wanted else mask
 
 
-def _as_type(name: str, values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+def as_type(name: str, values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     """Return values in the type of a column, by their text."""
     whole = [int(value) if isinstance(value, float) and value.is_integer() else value for value in values]
     try:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -16,9 +18,9 @@ from clocs.core.files import content_hash, file_hash, lock_folder, seal, unseal,
 from clocs.core.seeds import generator
 from clocs.datasets.dataset import Part, SplitPolicy
 from clocs.store.arrow_files import column_view, write_arrow
-from clocs.store.duplicates import duplicate_groups, shared_lead_groups
+from clocs.store.duplicates import duplicate_groups
 from clocs.store.frames import Frames
-from clocs.store.near_duplicates import near_duplicate_groups
+from clocs.store.patient_clusters import patient_clusters, reexported_groups
 from clocs.store.reader import StoreLike, StoreReader, open_reader
 
 SPLITS = "splits"
@@ -37,7 +39,7 @@ class Split:
     sha256: str
     """Hash of the split."""
     metadata: dict[str, Any]
-    """Hash of the store, seed, policy and counts."""
+    """Hash of the store, how the split was made, and counts."""
     parts: npt.NDArray[np.int8]
     """Part of each recording, as an index into ``PARTS``, (recordings,)."""
 
@@ -47,6 +49,11 @@ class Split:
             raise ConfigError(f"Expected a part of {', '.join(PARTS)}, got '{part}'.")
         return np.asarray(self.parts == PARTS.index(part))
 
+    @property
+    def allows_duplicates(self) -> bool:
+        """Whether the split was made to allow identical signals of different patients in different parts."""
+        return bool(self.metadata.get("allow_duplicates"))
+
 
 def make_split(
     store: StoreLike,
@@ -54,19 +61,20 @@ def make_split(
     *,
     seed: int = 0,
     policy: SplitPolicy | None = None,
-    group_duplicates: bool = True,
+    allow_duplicates: bool = False,
     like: str | None = None,
 ) -> Split:
     """Split the patients of a store at random into train, validation and test parts, and save the split.
 
-    All recordings of a patient are in one part. Patients with identical signals stay together.
+    All recordings of a patient are in one part. Patients with identical signals stay together. A part without patients
+    gives a warning.
 
     Args:
         store: A store or its folder.
         name: Name of the split. An existing split with this name must be equal.
         seed: Random seed.
         policy: Fractions of the parts; by default the dataset's.
-        group_duplicates: False to allow identical signals of different patients in different parts.
+        allow_duplicates: True to allow identical signals of different patients in different parts. The split records it.
         like: Name of a split of an earlier version. Its patients keep their parts.
 
     Returns:
@@ -88,7 +96,7 @@ def make_split(
     policy = policy or SplitPolicy.model_validate(store.manifest.dataset["split"])
     patient, num_patients = store.patient_codes()
     used = has_frames(store)
-    cluster = _patient_clusters(store, patient, num_patients, group_duplicates)
+    cluster = np.arange(num_patients) if allow_duplicates else patient_clusters(store)
     parts = np.full(len(store), PARTS.index("unused"), np.int8)
     present = np.unique(patient[used])
     earlier = read_split_file(store.folder, like) if like is not None else None
@@ -101,12 +109,40 @@ def make_split(
         "store": store.sha256,
         "seed": seed,
         "policy": policy.model_dump(mode="json"),
-        "group_duplicates": group_duplicates,
-        "patients": {part: int((patient_parts == index).sum()) for index, part in enumerate(PARTS[:3])},
-        "records": {part: int((parts == index).sum()) for index, part in enumerate(PARTS)},
+        **count_parts(store, parts, allow_duplicates),
         **({"like": earlier.sha256} if earlier is not None else {}),
     }
+    warn_of_empty_parts(metadata, [part for part in PARTS[:3] if getattr(policy, part)])
     return save_split(store, name, parts, metadata)
+
+
+def count_parts(store: StoreReader, parts: npt.NDArray[np.int8], allow_duplicates: bool) -> dict[str, Any]:
+    """Return the numbers of patients and recordings of each part, and whether duplicates are allowed, as JSON.
+
+    With duplicates, ``shared_signals`` counts the recordings with an identical signal in another part.
+    """
+    patient = store.patient_codes()[0]
+    return {
+        "patients": {part: len(np.unique(patient[parts == index])) for index, part in enumerate(PARTS[:3])},
+        "records": {part: int((parts == index).sum()) for index, part in enumerate(PARTS)},
+        "allow_duplicates": allow_duplicates,
+        **({"shared_signals": _count_shared_signals(store, parts)} if allow_duplicates else {}),
+    }
+
+
+def _count_shared_signals(store: StoreReader, parts: npt.NDArray[np.int8]) -> int:
+    used = [group[parts[group] != PARTS.index("unused")] for group in duplicate_groups(store)]
+    return sum(len(group) for group in used if len(np.unique(parts[group])) > 1)
+
+
+def warn_of_empty_parts(metadata: dict[str, Any], requested: Iterable[str]) -> None:
+    """Warn of requested parts without patients."""
+    empty = [part for part in requested if not metadata["patients"][part]]
+    if empty:
+        reason = "there are too few patients, or many share signals and must stay together"
+        if not any(metadata["patients"].values()):
+            reason = "no recording is long enough for a frame, or has the leads"
+        warnings.warn(f"No patient is in the {' and '.join(empty)} part: {reason}.", stacklevel=3)
 
 
 def check_split_name(name: str) -> None:
@@ -122,48 +158,6 @@ def has_frames(store: StoreReader) -> npt.NDArray[np.bool_]:
     if "evaluation" not in store.manifest.dataset["frame_policies"]:
         return np.ones(len(store), bool)
     return np.asarray(Frames(store, store.frame_policy("evaluation")).frames_per_record() > 0)
-
-
-def _patient_clusters(
-    store: StoreReader, patient: npt.NDArray[np.int64], num_patients: int, group_duplicates: bool
-) -> npt.NDArray[np.int64]:
-    """Return a cluster of each patient, (patients,). Patients with identical signals share a cluster."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    if not group_duplicates:
-        return np.arange(num_patients)
-    groups = [*duplicate_groups(store), *_reexported_groups(store)]
-    pairs = [(patient[group[0]], patient[member]) for group in groups for member in group[1:]]
-    if not pairs:
-        return np.arange(num_patients)
-    left, right = np.array(pairs).T
-    graph = coo_array((np.ones(len(pairs), np.int8), (left, right)), shape=(num_patients, num_patients))
-    return np.asarray(connected_components(graph, directed=False)[1]).astype(np.int64)
-
-
-def _reexported_groups(store: StoreReader) -> list[npt.NDArray[np.int64]]:
-    """Return groups of recordings of the same ECG in different formats, leads or steps."""
-    several = _has_several_kinds(store)
-    return [*near_duplicate_groups(store), *shared_lead_groups(store)] if several else []
-
-
-def _has_several_kinds(store: StoreReader) -> bool:
-    """Return whether files differ in format, leads or gains. Within one kind, the same ECG is the same signal."""
-    import pyarrow.compute as pc
-
-    if len(pc.unique(store.table(["format"]).column(0))) > 1:
-        return True
-    kinds: set[tuple[Any, Any]] = set()
-    for number, info in enumerate(store.shards):
-        if info.leads is not None and info.gain is not None:
-            kinds.add((info.leads, (info.gain,) * len(info.leads)))
-        else:
-            leads, gains = (store.shard(number).column(name).to_pylist() for name in ("leads", "gain"))
-            kinds.update((tuple(lead), tuple(gain)) for lead, gain in zip(leads, gains, strict=True))
-        if len(kinds) > 1:
-            return True
-    return False
 
 
 def _earlier_parts(store: StoreReader, split: Split, present: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:
@@ -257,10 +251,11 @@ def read_split_file(folder: Path, name: str) -> Split:
     return Split(name, content_hash(body), body["about"], column_view(column.indices, np.int8).copy())
 
 
-def load_split(
-    store: StoreReader, name: str = "default", *, allow_duplicates: bool = False, thorough: bool = False
-) -> Split:
-    """Read a saved split, and raise an error if it is of another store version or leaks; see ``check_leaks``."""
+def load_split(store: StoreReader, name: str = "default", *, thorough: bool = False) -> Split:
+    """Read a saved split, and raise an error if it is of another store version or leaks; see ``check_leaks``.
+
+    Identical signals in different parts are no error if the split was made to allow them.
+    """
     split = read_split_file(store.folder, name)
     if split.metadata["store"] != store.sha256:
         raise StoreError(
@@ -268,7 +263,7 @@ def load_split(
             f"patients keep their parts (clocs data split {store.folder} --name NEW --like {name}), then pass "
             "split=NEW to clocs pretrain, or --split NEW."
         )
-    check_leaks(store, split, allow_duplicates=allow_duplicates, thorough=thorough)
+    check_leaks(store, split, allow_duplicates=split.allows_duplicates, thorough=thorough)
     return split
 
 
@@ -308,8 +303,10 @@ def check_leaks(store: StoreLike, split: Split, *, allow_duplicates: bool = Fals
     if len(crossing):
         one, other = int(first[patient[crossing[0]]]), int(crossing[0])
         raise LeakError(_leak_message(store, split, one, other, "belong to one patient"))
-    duplicates = [(group, "are the same signal") for group in ([] if allow_duplicates else duplicate_groups(store))]
-    duplicates += [(group, "are one ECG in several files") for group in (_reexported_groups(store) if thorough else [])]
+    if allow_duplicates:
+        return
+    duplicates = [(group, "are the same signal") for group in duplicate_groups(store)]
+    duplicates += [(group, "are one ECG in several files") for group in (reexported_groups(store) if thorough else [])]
     for group, reason in duplicates:
         parts = split.parts[group]
         members = group[parts != PARTS.index("unused")]

@@ -410,3 +410,29 @@ def test_classes_are_groups_of_labels(tmp_path: Path) -> None:
     labels = [set(stores[1].recording(int(record)).labels) for record in records]
     expected = [["SR" in each, bool(each & {"ST", "PVC"})] for each in labels]
     assert frames.targets(np.arange(len(frames))).tolist() == expected
+
+
+def test_tasks_come_from_a_file_and_are_kept_by_the_store(tmp_path: Path) -> None:
+    for number in range(3):
+        write(make_recording(seed=number), tmp_path / "archive" / f"f{number}.hea")
+    (tmp_path / "table.csv").write_text("file,labels,lvef\nf0,AFIB,55\nf1,SR,\nf2,,30\n")
+    tasks = tmp_path / "tasks.yaml"
+    tasks.write_text(
+        "lvef: {title: Ejection fraction, kind: regression, column: lvef}\n"
+        "rhythm: {title: Rhythm, kind: multi-class, classes: {AF: [AFIB], SR: [SR]}}\n"
+    )
+    options = {"table": str(tmp_path / "table.csv"), "tasks": str(tasks), "classes": "AF=AFIB"}
+    store = clocs.ingest("folder", tmp_path / "archive", tmp_path / "store", options=options)
+    assert list(store.manifest.dataset["tasks"]) == ["classes", "lvef", "rhythm"]
+    assert clocs.task_targets(store, "lvef").included.tolist() == [True, False, True]
+    assert clocs.task_targets(store, "rhythm").included.tolist() == [True, True, False]
+    assert clocs.task_targets(store, "classes").truth[:, 0].tolist() == [True, False, False]
+    assert "tasks" not in store.manifest.options
+    del options["tasks"]
+    with pytest.warns(UserWarning, match="-o tasks="):
+        clocs.ingest("folder", tmp_path / "archive", tmp_path / "store", options=options)
+    tasks.write_text("lvef: {kind: regression}\n")
+    with pytest.raises(ConfigError, match=r"lvef.title"):
+        FOLDER.parse_options({"tasks": str(tasks)})
+    with pytest.raises(ConfigError, match="cannot be read as tasks"):
+        FOLDER.parse_options({"tasks": str(tmp_path / "absent.yaml")})

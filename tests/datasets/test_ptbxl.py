@@ -70,6 +70,21 @@ def test_classes_are_the_diagnostic_superclasses(originals: Path) -> None:
     assert {name: set(labels) for name, labels in PTBXL.classes.items()} == expected
 
 
+def test_tasks_agree_with_the_statements_as_pandas_reads_them(originals: Path) -> None:
+    raw = open_source(originals).read("ptbxl/scp_statements.csv")
+    table = pd.read_csv(io.BytesIO(raw), index_col=0)
+    groups = {name: set(table.index[table[name] == 1]) for name in ("diagnostic", "form", "rhythm")}
+    groups["all"] = set(table.index)
+    for name, codes in groups.items():
+        assert {each: set(values) for each, values in PTBXL.tasks[name].classes.items()} == {code: {code} for code in codes}
+    diagnostic = table[table["diagnostic"] == 1]
+    for name, column in (("sub", "diagnostic_subclass"), ("super", "diagnostic_class")):
+        expected = {str(each): set(group.index) for each, group in diagnostic.groupby(column)}
+        assert {each: set(values) for each, values in PTBXL.tasks[name].classes.items()} == expected
+    sizes = {name: len(PTBXL.tasks[name].classes) for name in ("all", "diagnostic", "sub", "super", "form", "rhythm")}
+    assert sizes == {"all": 71, "diagnostic": 44, "sub": 23, "super": 5, "form": 19, "rhythm": 12}
+
+
 @pytest.mark.parametrize(("age", "years"), [("300.0", 90.0), ("300", 90.0), ("89.0", 89.0), ("", None), ("0.0", 0.0)])
 def test_an_age_of_300_means_over_89(tmp_path: Path, age: str, years: float | None) -> None:
     make(tmp_path, f"1,15709.0,{age},1,0.0,\"{{'NORM': 100.0}}\",a_lr,a_hr\n", "a_hr.hea")

@@ -76,6 +76,17 @@ def test_every_recording_passes_with_the_gate_off(fault: str) -> None:
     assert assess(FAULTS[fault][0], GATE_OFF) == []
 
 
+@pytest.mark.parametrize("policy", [GATE_OFF, GatePolicy(min_span=None)], ids=["off", "no-span"])
+@pytest.mark.parametrize("value", [0, -7, missing_value(np.int16)])
+def test_a_recording_of_constant_leads_never_passes(policy: GatePolicy, value: int) -> None:
+    made = make_recording()
+    constant = replace(made, digital=np.full_like(made.digital, value))
+    assert [finding.reason for finding in assess(constant, policy)][0] in ("flat", "missing")
+    one_lead = made.digital.copy()
+    one_lead[:2] = 0
+    assert assess(replace(made, digital=one_lead), GATE_OFF) == []
+
+
 DISABLED: dict[str, dict[str, bool | None]] = {
     "length": {"match_header_length": False},
     "short": {"min_seconds": None},

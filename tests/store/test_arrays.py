@@ -11,7 +11,10 @@ import pytest
 
 from clocs.core.errors import ConfigError
 from clocs.core.recording import Recording
+from clocs.datasets import Task
 from clocs.store.store import Store
+from clocs.store.task_targets import store_tasks, task_targets
+from clocs.store.verify import verify
 from tests.conftest import make_recording
 
 
@@ -86,3 +89,79 @@ def test_the_same_samples_in_other_shapes_are_another_version(tmp_path: Path) ->
         made = Store.from_arrays(tmp_path / "arrays", parts, sampling_rate=500, leads=("I", "II"))
         assert made.manifest.version == version
         assert [recording.num_samples for recording in made] == [cut, 10_000 - cut]
+
+
+def signals(*seeds: int, leads: int = 2) -> list[Any]:
+    return [make_recording(("I", "II", "V1")[:leads], num_samples=2500, seed=seed).signal for seed in seeds]
+
+
+def test_classes_and_tasks_come_with_arrays(tmp_path: Path) -> None:
+    table = {"labels": ["AFIB", "SR", "", "AFL"], "lvef": [55, None, 30.5, 61], "grade": [1, 2, 3, None]}
+    grades = {"low": ("1",), "high": ("2", "3")}
+    tasks = {
+        "lvef": {"title": "Ejection fraction in %", "kind": "regression", "column": "lvef"},
+        "grade": Task(title="Grade", kind="multi-class", column="grade", classes=grades),
+    }
+    store = Store.from_arrays(
+        tmp_path / "store",
+        signals(0, 1, 2, 3),
+        sampling_rate=500,
+        leads=("I", "II"),
+        table=table,
+        classes={"AF": ["AFIB", "AFL"]},
+        tasks=tasks,
+    )
+    assert task_targets(store, "classes").truth[:, 0].tolist() == [True, False, False, True]
+    np.testing.assert_array_equal(task_targets(store, "lvef").values, [55, np.nan, 30.5, 61])
+    assert task_targets(store, "grade").positives() == {"low": 1, "high": 2}
+    assert store.frames("evaluation").classes == {"AF": ("AFIB", "AFL")}
+
+
+def test_tasks_that_cannot_be_used_are_reported(tmp_path: Path) -> None:
+    common: dict[str, Any] = {"sampling_rate": 500, "leads": ("I", "II")}
+    with pytest.raises(ConfigError, match=r"Invalid tasks: lvef: .*needs a column of numbers"):
+        Store.from_arrays(tmp_path / "a", signals(0), tasks={"lvef": {"title": "x", "kind": "regression"}}, **common)
+    tasks = {"lvef": Task(title="x", kind="regression", column="lvef")}
+    with pytest.warns(UserWarning, match="task 'lvef' cannot be used: Unknown column lvef"):
+        Store.from_arrays(tmp_path / "b", signals(0), tasks=tasks, **common)
+    with pytest.warns(UserWarning, match="task 'classes': no recording is of the class AF"):
+        Store.from_arrays(tmp_path / "c", signals(0), classes={"AF": ["AFIB"]}, **common)
+
+
+def test_arrays_can_be_appended(tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    ids = {"record_id": ["a", "b"], "labels": ["AF", "SR"]}
+    tasks = {"rhythm": Task(title="Rhythm", kind="multi-class", classes={"AF": ("AF",), "SR": ("SR",)})}
+    first = Store.from_arrays(folder, signals(0, 1), sampling_rate=500, leads=("I", "II"), table=ids, tasks=tasks)
+    more: dict[str, Any] = {
+        "signals": [*signals(2, leads=3), np.zeros((3, 2500))],
+        "sampling_rate": 250,
+        "leads": ("I", "II", "V1"),
+        "table": {"record_id": ["c", "zero"], "labels": ["AF", "AF"], "fold": [1, 2]},
+        "append": True,
+    }
+    grown = Store.from_arrays(folder, **more)
+    assert [recording.record_id for recording in grown] == ["a", "b", "c"]
+    assert grown.recording("c").sampling_rate == 250
+    np.testing.assert_array_equal(grown.recording("a").digital, first.recording("a").digital)
+    assert grown.table("fold").column(0).to_pylist() == [None, None, 1]
+    assert (grown.manifest.records_in, grown.manifest.quarantined) == (4, {"flat": 1})
+    assert task_targets(grown, "rhythm").positives() == {"AF": 2, "SR": 1}, "tasks stay"
+    again = Store.from_arrays(folder, **more)
+    assert again.sha256 == grown.sha256
+    third = Store.from_arrays(
+        folder, signals(5), sampling_rate=500, leads=("I", "II"), table={"record_id": ["d"]}, append=True, tasks={}
+    )
+    assert (len(third), third.manifest.version, store_tasks(third)) == (4, 3, {})
+    assert Store.from_arrays(folder, **more, tasks={}).sha256 == third.sha256, "arrays of an earlier call"
+    assert verify(folder) == []
+
+
+def test_appended_arrays_need_ids_of_their_own(tmp_path: Path) -> None:
+    folder, common = tmp_path / "store", {"sampling_rate": 500, "leads": ("I", "II"), "append": True}
+    with pytest.raises(ConfigError, match="Pass a table with a column 'record_id'"):
+        Store.from_arrays(folder, signals(0), **common)
+    Store.from_arrays(folder, signals(0), table={"record_id": ["a"]}, **common)
+    with pytest.raises(ConfigError, match="Already in the store: a"):
+        Store.from_arrays(folder, signals(1), table={"record_id": ["a"]}, **common)
+    assert len(Store(folder)) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from clocs.formats.writing import write
 from clocs.signals.leads import add_derived_leads
 from clocs.signals.quality import GATE_OFF
 from clocs.store.ingest import ingest
-from clocs.store.splits import PARTS, Split, _assign_parts, check_leaks, load_split, make_split
+from clocs.store.splits import PARTS, Split, _assign_parts, check_leaks, load_split, make_split, save_split
 from clocs.store.store import Store
 from tests.conftest import make_recording
 from tests.store.conftest import Maker
@@ -104,7 +105,7 @@ def test_one_ecg_in_two_files_stays_in_one_part(other: str, tmp_path: Path) -> N
     store = ingest("folder", tmp_path / "files", tmp_path / "store", gate=GATE_OFF)
     split = make_split(store)
     check_leaks(store, split, thorough=True)
-    apart = make_split(store, "apart", group_duplicates=False)
+    apart = make_split(store, "apart", allow_duplicates=True)
     check_leaks(store, apart)
     with pytest.raises(LeakError, match="are one ECG in several files"):
         check_leaks(store, apart, thorough=True)
@@ -121,7 +122,7 @@ def test_an_extract_of_one_lead_stays_with_its_ecg(lead: str, tmp_path: Path) ->
     store = ingest("folder", tmp_path / "files", tmp_path / "store", gate=GATE_OFF)
     check_leaks(store, make_split(store), thorough=True)
     with pytest.raises(LeakError, match="are one ECG in several files"):
-        check_leaks(store, make_split(store, "apart", group_duplicates=False), thorough=True)
+        check_leaks(store, make_split(store, "apart", allow_duplicates=True), thorough=True)
 
 
 def test_like_needs_common_patients(tmp_path: Path) -> None:
@@ -234,14 +235,33 @@ def test_a_duplicate_raises_an_error_with_both_records(store: Store) -> None:
         check_leaks(store, replace(split, parts=parts))
 
 
-def test_loading_a_leaking_split_raises_an_error(store: Store) -> None:
+def test_duplicates_are_allowed_only_if_the_split_records_it(store: Store) -> None:
     for seed in range(50):
-        split = make_split(store, f"s{seed}", seed=seed, group_duplicates=False)
+        split = make_split(store, f"s{seed}", seed=seed, allow_duplicates=True)
         if split.parts[0] != split.parts[30]:
             break
+    assert split.metadata["allow_duplicates"]
+    assert split.metadata["shared_signals"] >= 2
+    assert load_split(store, split.name, thorough=True).sha256 == split.sha256
     with pytest.raises(LeakError, match="same signal"):
-        load_split(store, split.name)
-    assert load_split(store, split.name, allow_duplicates=True).sha256 == split.sha256
+        check_leaks(store, split)
+    silent = {**split.metadata, "allow_duplicates": False}
+    save_split(store, "silent", split.parts, silent)
+    with pytest.raises(LeakError, match="same signal"):
+        load_split(store, "silent")
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_part_without_patients_gives_a_warning(store_of: Maker) -> None:
+    few = store_of([make_recording(seed=n, record_id=f"r{n}", patient_id=f"p{n}") for n in range(5)])
+    with pytest.warns(UserWarning, match="No patient is in the validation part: there are too few patients"):
+        make_split(few)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make_split(few, "two", policy=SplitPolicy(train=0.6, validation=0, test=0.4))
+    short = store_of([make_recording(num_samples=600)], name="short")
+    with pytest.warns(UserWarning, match="train and validation and test part: no recording is long enough"):
+        make_split(short)
 
 
 def test_a_split_belongs_to_one_version(store: Store, store_of: Maker) -> None:

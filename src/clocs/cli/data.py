@@ -52,6 +52,7 @@ def info(
         splits = {name: split.title for name, split in dataset.splits.items()}
         about = dataset.metadata() | {"splits": splits, "expected": dict(dataset.expected)}
         options = dataset.describe_options()
+        about |= {} if as_json else {"tasks": {name: task.title for name, task in dataset.tasks.items()}}
         _print(about | ({"options": options} if as_json else {}), as_json)
         if options and not as_json:
             print_table(

@@ -33,6 +33,7 @@ from clocs.datasets.redaction import (
     replace_values,
     searchable_values,
 )
+from clocs.datasets.task import Task, read_tasks, user_tasks
 from clocs.formats.demographics import parse_age, parse_sex
 from clocs.formats.reading import detect_format, read_from, read_identity_from
 from clocs.signals.framing import FramePolicy
@@ -62,6 +63,15 @@ class FolderOptions(Options):
     """Classes for training and evaluation, as groups of labels: ``SR,AF=AFIB+AFL``. The store keeps them with the
     metadata of its dataset. Recordings keep all their labels."""
 
+    tasks: dict[str, Task] = Field(default_factory=dict)
+    """Tasks by name, or a YAML or JSON file of them. Each has a title, a kind (``multi-label``, ``multi-class``,
+    ``binary`` or ``regression``), a column and classes. ``classes`` make a task of this name."""
+
+    @field_validator("tasks", mode="before")
+    @classmethod
+    def _read_tasks(cls, value: object) -> object:
+        return read_tasks(Path(value)) if isinstance(value, str | Path) else value
+
     @field_validator("classes", mode="before")
     @classmethod
     def _parse_classes(cls, value: object) -> object:
@@ -82,6 +92,11 @@ class FolderOptions(Options):
     def custom_classes(self) -> Mapping[str, tuple[str, ...]]:
         """Classes that the user defines."""
         return self.classes
+
+    @property
+    def custom_tasks(self) -> Mapping[str, Task]:
+        """Tasks that the user defines, and that of the classes."""
+        return user_tasks(self.classes, self.tasks)
 
     @property
     def is_pseudonymous(self) -> bool:

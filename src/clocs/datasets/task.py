@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Literal, Self
+from pathlib import Path
+from typing import Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -67,8 +68,30 @@ SEX: Final = Task(title="Sex", kind="binary", column="sex", classes={"female": (
 """Task of the sex, for datasets that give it."""
 
 
-def classes_task(title: str, classes: Mapping[str, tuple[str, ...]]) -> Task | None:
-    """Return the task of a user's classes: binary for one class, multi-label for several; None without classes."""
-    if not classes:
-        return None
-    return Task(title=title, kind="binary" if len(classes) == 1 else "multi-label", classes=classes, keep_others=True)
+def user_tasks(classes: Mapping[str, tuple[str, ...]], tasks: Mapping[str, Task]) -> dict[str, Task]:
+    """Return the tasks of a user's own data.
+
+    Args:
+        classes: Classes of the user. They become the task ``classes``, in which recordings without any are negatives.
+        tasks: Tasks of the user by name.
+
+    Returns:
+        Tasks by name.
+    """
+    kind: TaskKind = "binary" if len(classes) == 1 else "multi-label"
+    own = {"classes": Task(title="Classes of the store", kind=kind, classes=classes, keep_others=True)} if classes else {}
+    return {**own, **tasks}
+
+
+def read_tasks(path: Path) -> Any:
+    """Read a YAML or JSON file of tasks by name.
+
+    Raises:
+        ValueError: The file cannot be read.
+    """
+    import yaml
+
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ValueError(f"{path}: cannot be read as tasks: {error}") from error

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import TypeAdapter, ValidationError
 
 from clocs.core.column_names import check_column_names
 from clocs.core.errors import ConfigError
@@ -20,15 +22,19 @@ from clocs.core.sources import Source
 from clocs.datasets import DATASETS, Entry
 from clocs.datasets.dataset import Options, apply_entry, no_redaction
 from clocs.datasets.folder_tables import parse_labels
+from clocs.datasets.task import Task, user_tasks
 from clocs.formats.demographics import parse_age, parse_sex
 from clocs.signals.leads import canonical_lead
 from clocs.signals.quality import GatePolicy
+from clocs.store.ingest_checks import warn_of_unused_tasks
+from clocs.store.manifest import read_manifest, versions
 from clocs.store.reader import StoreReader
 from clocs.store.writer import write_store
 
 COLUMNS = ("record_id", "patient_id", "site", "age", "sex", "labels")
 EMPTY_TEXTS: Final = {"None", "nan", "NaN", "NaT", "<NA>"}
 """Texts of empty values in Python, numpy and pandas."""
+TASKS: Final = TypeAdapter(dict[str, Task])
 Signals = Sequence[npt.NDArray[np.floating]] | npt.NDArray[np.floating]
 
 
@@ -48,8 +54,12 @@ def write_arrays(
     signals: Signals,
     sampling_rate: float,
     leads: Sequence[str],
-    table: Any,
-    gate: GatePolicy | None,
+    table: Any = None,
+    gate: GatePolicy | None = None,
+    *,
+    classes: Mapping[str, Sequence[str]] | None = None,
+    tasks: Mapping[str, Task | Mapping[str, Any]] | None = None,
+    append: bool = False,
 ) -> StoreReader:
     """Write arrays as a store; see :meth:`Store.from_arrays`."""
     names = tuple(canonical_lead(lead) for lead in leads)
@@ -58,7 +68,7 @@ def write_arrays(
         raise ConfigError(f"Expected arrays of shape ({len(names)} leads, samples). Invalid indices: {invalid[:5]}.")
     if not sampling_rate > 0:
         raise ConfigError(f"Expected a sampling_rate over 0 Hz, got {sampling_rate}.")
-    entries = list(_entries(len(signals), table))
+    entries = list(_entries(len(signals), table, append))
     digest = hashlib.sha256()
     for signal in signals:
         digest.update(str(np.shape(signal)).encode())  # the same samples in other shapes are other recordings
@@ -77,15 +87,39 @@ def write_arrays(
         options=ArrayOptions,
         incremental=False,
         needs_source=False,
+        **_labels_and_tasks(Path(folder), classes, tasks, append),
     )
     options = {"sampling_rate": sampling_rate, "leads": names, "sha256": digest.hexdigest()}
-    return write_store(dataset, None, folder, gate=gate, options=options)
+    store = write_store(dataset, None, folder, gate=gate, options=options, append=append)
+    warn_of_unused_tasks(store, dataset.tasks)
+    return store
 
 
-def _entries(count: int, table: Any) -> Iterator[Entry]:
+def _labels_and_tasks(
+    folder: Path,
+    classes: Mapping[str, Sequence[str]] | None,
+    tasks: Mapping[str, Task | Mapping[str, Any]] | None,
+    append: bool,
+) -> dict[str, Any]:
+    """Return classes and tasks of the store. Those of the newest version stay if recordings are appended without."""
+    before = read_manifest(folder).dataset if append and versions(folder) else {}
+    groups = before.get("classes", {}) if classes is None else classes
+    kept = {name: task for name, task in before.get("tasks", {}).items() if name != "classes"}
+    try:
+        parsed = TASKS.validate_python(kept if tasks is None else dict(tasks))
+    except ValidationError as error:
+        problems = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
+        raise ConfigError(f"Invalid tasks: {problems}. See clocs.datasets.Task.") from error
+    own = {name: tuple(labels) for name, labels in groups.items()}
+    return {"classes": own, "tasks": user_tasks(own, parsed)}
+
+
+def _entries(count: int, table: Any, append: bool) -> Iterator[Entry]:
     columns = {str(name): list(table[name]) for name in getattr(table, "columns", table)} if table is not None else {}
     if any(len(column) != count for column in columns.values()):
         raise ConfigError(f"Expected a table of {count} rows. Known columns are {', '.join(COLUMNS)}.")
+    if append and not all(map(_text, columns.get("record_id", [""] * count))):
+        raise ConfigError("Appended recordings need ids of their own. Pass a table with a column 'record_id'.")
     extra = {name: column for name, column in columns.items() if name not in COLUMNS}
     check_column_names(extra)
     patients = [normalize_patient_id(_text(field)) for field in columns.get("patient_id", [""] * count)]

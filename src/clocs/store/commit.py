@@ -39,6 +39,38 @@ def commit_version(
     return StoreReader(folder)
 
 
+def commit_appended(
+    folder: Path, records: list[TaskRecord], dataset: dict[str, Any], options: dict[str, Any], gate: GatePolicy
+) -> StoreReader:
+    """Commit a version with the recordings of the newest version followed by those of task records.
+
+    Task records that the newest version includes already add nothing.
+    """
+    previous = read_manifest(folder)
+    older = [info for segment in previous.segments for info in Segment(folder, segment).shard_infos]
+    rows = read_quarantine(folder / previous.quarantine.file, previous.quarantine.sha256)
+    refused = [QuarantinedRecording.model_validate(row) for row in rows]
+    files, quarantined = {info.file for info in older}, set(refused)
+    new = [
+        record
+        for record in records
+        if not (files.issuperset(info.file for info in record.shards) and quarantined.issuperset(record.refused))
+    ]
+    segments = plan_segments(folder, previous.segments, [*older, *(info for record in new for info in record.shards)])
+    repeated = repeated_record_ids(folder, segments, previous.segments)
+    if repeated:
+        raise ConfigError(f"Record ids must be unique. Already in the store: {', '.join(repeated[:5])}.")
+    about = {
+        "dataset": dataset,
+        "options": options if new else previous.options,
+        "gate": gate.model_dump(mode="json") if new else previous.gate,
+        "records_in": previous.records_in + sum(record.records_in for record in new),
+        "withdrawn": previous.withdrawn + sum(record.withdrawn for record in new),
+    }
+    _commit(folder, previous, about, [*refused, *(row for record in new for row in record.refused)], segments)
+    return StoreReader(folder)
+
+
 def commit_rewritten(folder: Path, segments: Sequence[SegmentInfo], num_removed: int = 0) -> Manifest:
     """Commit a version with other shards for the same input, unless the newest version is equal.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,10 +13,12 @@ from clocs.core.errors import ConfigError
 from clocs.core.files import is_inside
 from clocs.core.pseudonyms import PSEUDONYM
 from clocs.datasets.dataset import Dataset, Options
+from clocs.datasets.task import Task
 from clocs.store.manifest import Manifest, check_not_inside_store, read_manifest, versions
 from clocs.store.reader import StoreReader
 from clocs.store.shard import SHARDS, Shard
 from clocs.store.task_records import read_task_records
+from clocs.store.task_targets import task_targets
 
 MAX_LISTED_LABELS: Final = 20
 """Maximum number of labels in a message."""
@@ -44,9 +47,10 @@ def check_destination(folder: Path, source: str | None, dataset: Dataset, option
 
 
 def _warn_of_dropped_options(folder: Path, before: Manifest, now: dict[str, Any], metadata: dict[str, Any]) -> None:
-    """Warn if the previous version had a table or classes and this one has not."""
+    """Warn if the previous version had a table, classes or tasks and this one has not."""
     dropped = [name for name in ("table", "patients") if before.options.get(name) and not now.get(name)]
     dropped += ["classes"] if before.dataset["classes"] and not metadata["classes"] else []
+    dropped += ["tasks"] if set(before.dataset.get("tasks", ())) - {*metadata["tasks"], "classes"} else []
     if dropped:
         warnings.warn(
             f"version {before.version} of {folder} was made with -o {' -o '.join(f'{name}=...' for name in dropped)}, "
@@ -68,11 +72,26 @@ def check_no_original_ids(folder: Path) -> None:
 
 
 def warn_of_unused_input(store: StoreReader, options: Options) -> None:
-    """Warn of tables and classes that match no recording."""
+    """Warn of tables, classes and tasks that match no recording."""
     message = options.unused_input_warning(set(pc.unique(store.table(["patient_id"]).column(0)).to_pylist()))
     if message:
         warnings.warn(message, stacklevel=4)
     _warn_of_unknown_labels(store, options)
+    warn_of_unused_tasks(store, {name: task for name, task in options.custom_tasks.items() if name != "classes"})
+
+
+def warn_of_unused_tasks(store: StoreReader, tasks: Mapping[str, Task]) -> None:
+    """Warn of tasks without their column, and of classes without a recording."""
+    for name, task in tasks.items():
+        try:
+            targets = task_targets(store, task)
+        except ConfigError as error:
+            warnings.warn(f"task '{name}' cannot be used: {error}", stacklevel=4)
+            continue
+        empty = [each for each, count in targets.positives().items() if not count]
+        if empty or not targets.count():
+            missing = f"is of the class {', '.join(empty[:MAX_LISTED_LABELS])}" if empty else "takes part"
+            warnings.warn(f"task '{name}': no recording {missing}.", stacklevel=4)
 
 
 def _warn_of_unknown_labels(store: StoreReader, options: Options) -> None:

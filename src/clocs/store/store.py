@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from clocs.datasets.task import Task
 from clocs.signals.quality import GatePolicy
 from clocs.store.arrays import write_arrays
 from clocs.store.frames import Frames
@@ -76,8 +77,13 @@ class Store(StoreReader):
         leads: Sequence[str],
         table: Any = None,
         gate: GatePolicy | None = None,
+        classes: Mapping[str, Sequence[str]] | None = None,
+        tasks: Mapping[str, Task | Mapping[str, Any]] | None = None,
+        append: bool = False,
     ) -> Store:
-        """Make a store from arrays.
+        """Make a store from arrays, or append arrays to a store.
+
+        Without ``append``, a new version of an existing store has only these arrays.
 
         Args:
             folder: Folder of the store.
@@ -87,14 +93,22 @@ class Store(StoreReader):
             table: Data frame or mapping with one row per recording and any of the columns ``record_id``,
                 ``patient_id``, ``site``, ``age``, ``sex``, ``labels``. Other columns are kept as extra columns.
             gate: Quality checks; by default those of the dataset ``folder``.
+            classes: Labels of each class. They make a task ``classes``, in which recordings without any are negatives.
+            tasks: Tasks by name, see :class:`clocs.datasets.Task`.
+            append: True to keep the recordings of the newest version. Then the table needs ``record_id``, sampling rate
+                and leads may differ, and classes and tasks stay unless others are passed. Arrays that are in the store
+                already are not appended again.
 
         Returns:
             The store.
 
         Raises:
-            ConfigError: The arrays or the table have other shapes, or a name stands for a known column.
+            ConfigError: The arrays or the table have other shapes, a name stands for a known column, or a record id is
+                in the store already.
         """
-        written = write_arrays(folder, signals, sampling_rate, leads, table, gate)
+        written = write_arrays(
+            folder, signals, sampling_rate, leads, table, gate, classes=classes, tasks=tasks, append=append
+        )
         return cls(written.folder, written.manifest.version)
 
 

@@ -25,11 +25,11 @@ from clocs.datasets.dataset import Options
 from clocs.formats.reading import missing_companions
 from clocs.signals.leads import drop_derived_leads
 from clocs.signals.quality import REASONS, Finding, GatePolicy, assess
-from clocs.store.commit import commit_version
+from clocs.store.commit import commit_appended, commit_version
 from clocs.store.incremental import FinishedTasks
 from clocs.store.ingest_checks import check_destination, check_no_original_ids, warn_of_unused_input
 from clocs.store.known_files import KnownFiles
-from clocs.store.manifest import FORMAT
+from clocs.store.manifest import FORMAT, versions
 from clocs.store.reader import StoreReader
 from clocs.store.shard import SHARDS, ShardInfo, write_shard
 from clocs.store.task_records import (
@@ -99,8 +99,12 @@ def write_store(
     engine: engines.Engine | None = None,
     workers: int = 1,
     progress: Progress | None = None,
+    append: bool = False,
 ) -> StoreReader:
-    """Write the recordings of a dataset as a version of a store; see ``ingest`` for the arguments."""
+    """Write the recordings of a dataset as a version of a store; see ``ingest`` for the arguments.
+
+    With ``append``, the version has the recordings of the newest version, too.
+    """
     dataset = DATASETS.get(dataset) if isinstance(dataset, str) else dataset
     parsed = dataset.parse_options(options or {})
     gate = dataset.gate if gate is None else gate
@@ -128,7 +132,8 @@ def write_store(
             raise ConfigError(
                 f"{source} has no recording of dataset '{dataset.name}'. See 'clocs data info {dataset.name}'."
             )
-        store = commit_version(root, records, dataset.metadata(parsed), parsed.model_dump(mode="json"), gate)
+        commit = commit_appended if append and versions(root) else commit_version
+        store = commit(root, records, dataset.metadata(parsed), parsed.model_dump(mode="json"), gate)
         if known is not None:
             known.save()
     warn_of_unused_input(store, parsed)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from clocs.core.sources import Source
 from clocs.datasets.csv_tables import find_table, read_csv
 from clocs.datasets.dataset import Dataset, Download, Entry, Options
+from clocs.datasets.task import AGE, SEX, Task
 from clocs.formats.demographics import parse_age, parse_sex
 from clocs.signals.framing import FramePolicy
 from clocs.signals.quality import GatePolicy
@@ -39,6 +40,15 @@ LUDB = Dataset(
     "algorithms, IEEE Access 8:186181, 2020",
     homepage="https://physionet.org/content/ludb/1.0.1/",
     entries=_entries,
+    tasks={
+        "rhythm": Task(
+            title="Rhythms with at least ten recordings",
+            kind="multi-class",
+            classes={name: (name,) for name in ("Sinus rhythm", "Sinus bradycardia", "Atrial fibrillation")},
+        ),
+        "age": AGE,
+        "sex": SEX,
+    },
     frame_policies={
         "evaluation": FramePolicy(num_samples=2500, sampling_rate=500),
         "segments": FramePolicy(num_samples=2500, num_segments=2, sampling_rate=500),

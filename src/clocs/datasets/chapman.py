@@ -101,7 +101,7 @@ CHAPMAN = Dataset(
         "age": AGE,
         "sex": SEX,
     },
-    splits={"clocs": PublishedSplit("Split of the encoders that come with clocs", part_list="chapman")},
+    splits={"clocs": PublishedSplit("Split of the encoders that come with clocs", table="chapman-parts.csv.gz")},
     meanings={
         "AFIB": "atrial fibrillation or flutter",
         "GSVT": "sinus tachycardia, atrial tachycardia, AVNRT, AVRT or another SVT; or a wandering atrial pacemaker",

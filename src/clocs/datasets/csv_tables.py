@@ -1,13 +1,22 @@
-"""CSV tables of published datasets."""
+"""CSV tables of published datasets, and of the package."""
 
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 from collections.abc import Iterator
+from importlib.resources import files
 
 from clocs.core.errors import FormatError
 from clocs.core.sources import Source
+
+
+def package_table(name: str) -> list[dict[str, str]]:
+    """Read a CSV table that comes with the package, compressed if its name ends in ``.gz``."""
+    data = files("clocs.datasets").joinpath("tables", name).read_bytes()
+    text = (gzip.decompress(data) if name.endswith(".gz") else data).decode()
+    return list(csv.DictReader(io.StringIO(text, newline="")))
 
 
 def find_table(source: Source, *file_names: str) -> str | None:

@@ -59,7 +59,7 @@ PHYSIONET2020 = Dataset(
         "sex": SEX,
     },
     splits={
-        "clocs": PublishedSplit("Split of the encoders that come with clocs", part_list="physionet2020"),
+        "clocs": PublishedSplit("Split of the encoders that come with clocs", table="physionet2020-parts.csv.gz"),
     },
     meanings={
         "AF": "atrial fibrillation",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Final, Literal
 
 from clocs.core.errors import FormatError
 from clocs.core.sources import Source
-from clocs.datasets.csv_tables import find_table, read_csv
+from clocs.datasets.csv_tables import find_table, package_table, read_csv
 from clocs.datasets.dataset import Dataset, Download, Entry, Options
 from clocs.datasets.published_split import PublishedSplit
 from clocs.datasets.task import AGE, SEX, Task
@@ -20,58 +20,8 @@ SIGNAL_COLUMNS = {500: "filename_hr", 100: "filename_lr"}
 KEPT_COLUMNS = ("strat_fold", "device", "nurse", "validated_by_human")
 """Columns of the table that are kept as extra columns. ``nurse`` is a number."""
 
-DIAGNOSTIC: Final[dict[str, dict[str, tuple[str, ...]]]] = {
-    "NORM": {"NORM": ("NORM",)},
-    "MI": {
-        "IMI": ("IMI", "ILMI", "IPLMI", "IPMI", "INJIN", "INJIL"),
-        "AMI": ("ASMI", "AMI", "ALMI", "INJAS", "INJAL", "INJLA"),
-        "LMI": ("LMI",),
-        "PMI": ("PMI",),
-    },
-    "STTC": {
-        "STTC": ("NDT", "DIG", "LNGQT", "ANEUR", "EL"),
-        "NST_": ("NST_",),
-        "ISC_": ("ISC_",),
-        "ISCA": ("ISCAL", "ISCAS", "ISCLA", "ISCAN"),
-        "ISCI": ("ISCIN", "ISCIL"),
-    },
-    "CD": {
-        "LAFB/LPFB": ("LAFB", "LPFB"),
-        "IRBBB": ("IRBBB",),
-        "_AVB": ("1AVB", "3AVB", "2AVB"),
-        "IVCD": ("IVCD",),
-        "CRBBB": ("CRBBB",),
-        "CLBBB": ("CLBBB",),
-        "WPW": ("WPW",),
-        "ILBBB": ("ILBBB",),
-    },
-    "HYP": {
-        "LVH": ("LVH",),
-        "LAO/LAE": ("LAO/LAE",),
-        "RVH": ("RVH",),
-        "RAO/RAE": ("RAO/RAE",),
-        "SEHYP": ("SEHYP",),
-    },
-}
-"""Diagnostic statements of each subclass, by superclass, as in the publisher's scp_statements.csv."""
-FORM: Final = (
-    *("NDT", "NST_", "DIG", "LNGQT", "ABQRS", "PVC", "STD_", "VCLVH", "QWAVE", "LOWT"),
-    *("NT_", "PAC", "LPR", "INVT", "LVOLT", "HVOLT", "TAB_", "STE_", "PRC(S)"),
-)
-"""Statements on the form of the waves. Four of them are diagnostic statements, too."""
-RHYTHM: Final = (
-    *("SR", "AFIB", "STACH", "SARRH", "SBRAD", "PACE", "SVARR", "BIGU", "AFLT", "SVTAC"),
-    *("PSVT", "TRIGU"),
-)
-"""Statements on the rhythm."""
-SUBCLASSES: Final = {name: codes for subclasses in DIAGNOSTIC.values() for name, codes in subclasses.items()}
-"""Diagnostic statements of each subclass."""
-SUPERCLASSES: Final = {
-    name: tuple(code for codes in subclasses.values() for code in codes) for name, subclasses in DIAGNOSTIC.items()
-}
-"""Diagnostic statements of each superclass."""
-DIAGNOSES: Final = tuple(code for codes in SUPERCLASSES.values() for code in codes)
-"""Diagnostic statements."""
+STATEMENTS: Final = package_table("ptbxl-statements.csv")
+"""Facts of the publisher's scp_statements.csv: diagnostic class and subclass of each statement, or its kind."""
 
 
 class PtbxlOptions(Options):
@@ -128,14 +78,19 @@ def _recording_order(rows: list[dict[str, str]]) -> list[str]:
     return order
 
 
-def _task(title: str, classes: Mapping[str, tuple[str, ...]]) -> Task:
-    return Task(title=title, kind="multi-label", classes=classes)
+def _groups(column: str, order: Iterable[str] = ()) -> dict[str, tuple[str, ...]]:
+    """Return the statements of each diagnostic class or subclass."""
+    names = dict.fromkeys((*order, *(row[column] for row in STATEMENTS if row[column])))
+    return {name: tuple(row["code"] for row in STATEMENTS if row[column] == name) for name in names}
 
 
-def _each(codes: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Return a class for each statement."""
-    return {code: (code,) for code in codes}
+def _task(title: str, column: str = "") -> Task:
+    """Return a task with a class for each statement that has a value in a column of the statements, or for all."""
+    codes = [row["code"] for row in STATEMENTS if not column or row[column]]
+    return Task(title=title, kind="multi-label", classes={code: (code,) for code in codes})
 
+
+SUPERCLASSES: Final = _groups("diagnostic_class", ("NORM", "MI", "STTC", "CD", "HYP"))
 
 PTBXL = Dataset(
     name="ptbxl",
@@ -149,12 +104,12 @@ PTBXL = Dataset(
     classes=SUPERCLASSES,
     # The six tasks of Strodthoff et al. 2020. A statement counts whatever its likelihood: 0 means not graded.
     tasks={
-        "all": _task("All statements", _each((*DIAGNOSES, *FORM, *RHYTHM))),
-        "diagnostic": _task("Diagnostic statements", _each(DIAGNOSES)),
-        "sub": _task("Diagnostic subclasses", SUBCLASSES),
-        "super": _task("Diagnostic superclasses", SUPERCLASSES),
-        "form": _task("Statements on the form of the waves", _each(FORM)),
-        "rhythm": _task("Statements on the rhythm", _each(RHYTHM)),
+        "all": _task("All statements"),
+        "diagnostic": _task("Diagnostic statements", "diagnostic_class"),
+        "sub": Task(title="Diagnostic subclasses", kind="multi-label", classes=_groups("diagnostic_subclass")),
+        "super": Task(title="Diagnostic superclasses", kind="multi-label", classes=SUPERCLASSES),
+        "form": _task("Statements on the form of the waves", "form"),
+        "rhythm": _task("Statements on the rhythm", "rhythm"),
         "age": AGE,
         "sex": SEX,
     },

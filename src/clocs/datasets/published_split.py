@@ -1,14 +1,10 @@
-"""Published splits of a dataset: the folds of its publisher, or lists of recordings that come with the package."""
+"""Published splits of a dataset: folds of its publisher, or lists of recordings that come with the package."""
 
 from __future__ import annotations
 
-import csv
-import gzip
 from dataclasses import dataclass
-from importlib.resources import files
 
-PART_LISTS = "part_lists"
-"""Folder of the lists of recordings, beside this file."""
+from clocs.datasets.csv_tables import package_table
 
 
 @dataclass(frozen=True)
@@ -31,27 +27,20 @@ class PublishedSplit:
     """Values of the validation part."""
     test: tuple[str | int, ...] = ()
     """Values of the test part."""
-    part_list: str = ""
-    """Name of a list in the folder ``part_lists`` that replaces the values; empty without one."""
+    table: str = ""
+    """Table of the package, with the columns ``record_id`` and ``part``, that replaces the values; empty without one."""
 
     def values(self) -> dict[str, list[str | int]]:
-        """Return the values of each part."""
-        if not self.part_list:
-            return {"train": list(self.train), "validation": list(self.validation), "test": list(self.test)}
-        return {part: list(ids) for part, ids in read_part_list(self.part_list).items()}
+        """Return the values of each part.
 
-
-def read_part_list(name: str) -> dict[str, list[str]]:
-    """Read a list of recordings that comes with the package.
-
-    Args:
-        name: Name of the list.
-
-    Returns:
-        Record ids of each part: ``train``, ``validation`` and ``test``.
-    """
-    parts: dict[str, list[str]] = {"train": [], "validation": [], "test": []}
-    data = files("clocs.datasets").joinpath(PART_LISTS, f"{name}.csv.gz").read_bytes()
-    for row in csv.DictReader(gzip.decompress(data).decode().splitlines()):
-        parts[row["part"]].append(row["record_id"])
-    return parts
+        Returns:
+            Values by part: ``train``, ``validation`` and ``test``.
+        """
+        parts: dict[str, list[str | int]] = {
+            "train": list(self.train),
+            "validation": list(self.validation),
+            "test": list(self.test),
+        }
+        for row in package_table(self.table) if self.table else ():
+            parts[row["part"]].append(row["record_id"])
+        return parts

@@ -116,8 +116,9 @@ def _commit(
     rows = b"".join(json.dumps(row.model_dump(mode="json"), sort_keys=True).encode() + b"\n" for row in refused)
     listed: dict[str, Any] = {"sha256": hashlib.sha256(rows).hexdigest(), "records": len(refused)}
     hashes = [name for info in segments for name in Segment(folder, info).shard_table.column("sha256").to_pylist()]
-    content_sha256 = content_hash({**content, "quarantine": listed, "shards": hashes})
-    if previous is not None and previous.content_sha256 == content_sha256:
+    labelled = {name: value for name, value in about["dataset"].items() if name != "tasks"}
+    content_sha256 = content_hash({**content, "dataset": labelled, "quarantine": listed, "shards": hashes})
+    if previous is not None and (previous.content_sha256, previous.dataset) == (content_sha256, about["dataset"]):
         return
     number = previous.version + 1 if previous is not None else 1
     file = f"quarantine-{number:06d}.jsonl"

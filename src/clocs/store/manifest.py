@@ -65,7 +65,8 @@ class Manifest(BaseModel):
     first_sha256: str
     """Content hash of the store's first version, which names the store for ever."""
     content_sha256: str
-    """Hash of the content, independent of version, software and segments: any change of a recording changes it."""
+    """Hash of the content, independent of version, software, segments and tasks: any change of a recording changes it.
+    Splits and archives of a version stay valid for versions with the same hash."""
 
 
 def manifest_path(folder: Path, version: int) -> Path:

@@ -109,6 +109,7 @@ def make_split(
         "store": store.sha256,
         "seed": seed,
         "policy": policy.model_dump(mode="json"),
+        "group_duplicates": not allow_duplicates,
         **count_parts(store, parts, allow_duplicates),
         **({"like": earlier.sha256} if earlier is not None else {}),
     }
@@ -117,20 +118,19 @@ def make_split(
 
 
 def count_parts(store: StoreReader, parts: npt.NDArray[np.int8], allow_duplicates: bool) -> dict[str, Any]:
-    """Return the numbers of patients and recordings of each part, and whether duplicates are allowed, as JSON.
+    """Return the numbers of patients and recordings of each part, as JSON.
 
-    With duplicates, ``shared_signals`` counts the recordings with an identical signal in another part.
+    If duplicates are allowed, this is recorded with the number of recordings with an identical signal in another part.
     """
     patient = store.patient_codes()[0]
     return {
         "patients": {part: len(np.unique(patient[parts == index])) for index, part in enumerate(PARTS[:3])},
         "records": {part: int((parts == index).sum()) for index, part in enumerate(PARTS)},
-        "allow_duplicates": allow_duplicates,
-        **({"shared_signals": _count_shared_signals(store, parts)} if allow_duplicates else {}),
+        **({"allow_duplicates": True, "shared_signals": _count_shared(store, parts)} if allow_duplicates else {}),
     }
 
 
-def _count_shared_signals(store: StoreReader, parts: npt.NDArray[np.int8]) -> int:
+def _count_shared(store: StoreReader, parts: npt.NDArray[np.int8]) -> int:
     used = [group[parts[group] != PARTS.index("unused")] for group in duplicate_groups(store)]
     return sum(len(group) for group in used if len(np.unique(parts[group])) > 1)
 

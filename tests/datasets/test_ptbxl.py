@@ -76,7 +76,9 @@ def test_tasks_agree_with_the_statements_as_pandas_reads_them(originals: Path) -
     groups = {name: set(table.index[table[name] == 1]) for name in ("diagnostic", "form", "rhythm")}
     groups["all"] = set(table.index)
     for name, codes in groups.items():
-        assert {each: set(values) for each, values in PTBXL.tasks[name].classes.items()} == {code: {code} for code in codes}
+        assert {each: set(values) for each, values in PTBXL.tasks[name].classes.items()} == {
+            code: {code} for code in codes
+        }
     diagnostic = table[table["diagnostic"] == 1]
     for name, column in (("sub", "diagnostic_subclass"), ("super", "diagnostic_class")):
         expected = {str(each): set(group.index) for each, group in diagnostic.groupby(column)}

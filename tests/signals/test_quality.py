@@ -81,7 +81,8 @@ def test_every_recording_passes_with_the_gate_off(fault: str) -> None:
 def test_a_recording_of_constant_leads_never_passes(policy: GatePolicy, value: int) -> None:
     made = make_recording()
     constant = replace(made, digital=np.full_like(made.digital, value))
-    assert [finding.reason for finding in assess(constant, policy)][0] in ("flat", "missing")
+    assert {finding.reason for finding in assess(constant, policy)} <= {"flat", "missing"}
+    assert assess(constant, policy)
     one_lead = made.digital.copy()
     one_lead[:2] = 0
     assert assess(replace(made, digital=one_lead), GATE_OFF) == []

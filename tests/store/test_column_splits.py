@@ -111,7 +111,10 @@ def test_a_long_list_is_kept_as_its_hash(store_of: Maker) -> None:
 
 @pytest.mark.parametrize("kind", ["csv", "mapping", "frame"])
 def test_a_table_of_parts_gives_a_split(kind: str, store: Store, tmp_path: Path) -> None:
-    columns = {"record_id": [f"r{number}" for number in range(6)], "part": ["train", "val", "test", "", "train", "unused"]}
+    columns = {
+        "record_id": [f"r{number}" for number in range(6)],
+        "part": ["train", "val", "test", "", "train", "unused"],
+    }
     table: Any = columns if kind == "mapping" else pd.DataFrame(columns)
     if kind == "csv":
         table.to_csv(tmp_path / "parts.csv", index=False)
@@ -122,7 +125,9 @@ def test_a_table_of_parts_gives_a_split(kind: str, store: Store, tmp_path: Path)
 
 
 def test_a_table_that_gives_no_split_is_refused(store: Store, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="needs the columns 'record_id' or 'patient_id', and 'part'. It has: id, part"):
+    with pytest.raises(
+        ConfigError, match=r"needs the columns 'record_id' or 'patient_id', and 'part'. It has: id, part"
+    ):
         clocs.split_from_table(store, {"id": ["r0"], "part": ["train"]})
     with pytest.raises(ConfigError, match="Unknown part 'holdout'"):
         clocs.split_from_table(store, {"record_id": ["r0"], "part": ["holdout"]})
@@ -147,7 +152,7 @@ def test_values_of_a_command_may_be_ranges_of_integers_or_files(tmp_path: Path) 
 
 
 def test_published_splits_are_named_by_the_dataset(store: Store, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="Dataset 'made-store' has no published split 'folds'. Its splits: none"):
+    with pytest.raises(ConfigError, match=r"Dataset 'made-store' has no published split 'folds'. Its splits: none"):
         clocs.split_published(store, "folds")
     published = PublishedSplit("made up", column="fold", train=(1, 2), test=(4,))
     made = clocs.ingest("synthetic", None, tmp_path / "synthetic", options={"num_records": 6, "seconds": 5})

@@ -74,7 +74,13 @@ def test_a_multi_label_task_keeps_the_others_only_if_told(store: Store) -> None:
 
 def test_a_value_may_be_in_several_classes(store: Store) -> None:
     nested = {"any": ("AFIB", "AFL", "SR"), "AF": ("AFIB", "AFL"), "AFIB": ("AFIB",)}
-    assert targets(store, kind="multi-label", classes=nested)[1] == [[1, 1, 1], [1, 1, 0], [1, 0, 0], [1, 1, 1], [1, 1, 1]]
+    assert targets(store, kind="multi-label", classes=nested)[1] == [
+        [1, 1, 1],
+        [1, 1, 0],
+        [1, 0, 0],
+        [1, 1, 1],
+        [1, 1, 1],
+    ]
 
 
 def test_empty_columns_are_left_out_even_if_others_are_kept(store: Store) -> None:
@@ -107,7 +113,7 @@ def test_unknown_tasks_and_columns_raise_errors_that_list_the_known_ones(store: 
         task_targets(store, "super")
     with pytest.raises(ConfigError, match=r"Unknown column fold.*lvef, paced"):
         targets(store, kind="binary", column="fold", classes={"1": ("1",)}, keep_others=True)
-    with pytest.raises(ConfigError, match="cannot be compared|has no classes"):
+    with pytest.raises(ConfigError, match="has no classes"):
         targets(store, kind="binary", column="extra", classes={"1": ("1",)}, keep_others=True)
 
 

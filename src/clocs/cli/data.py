@@ -77,7 +77,9 @@ def ingest(
         str, typer.Argument(metavar="SOURCE", help="Folder or zip of the dataset's files, or - if it needs none.")
     ],
     store: StoreFolder,
-    gate: Annotated[Gate, typer.Option(help="Apply the quality gate; off stores every recording that is not constant.")] = Gate.ON,
+    gate: Annotated[
+        Gate, typer.Option(help="Apply the quality gate; off stores every recording that is not constant.")
+    ] = Gate.ON,
     workers: Workers = 1,
     engine: Engine = None,
     option: Annotated[

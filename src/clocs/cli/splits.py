@@ -106,7 +106,9 @@ def check_leaks(
 
 def tasks(
     store: StoreFolder,
-    split: Annotated[str | None, typer.Option("--split", help="Count the recordings of each part of this split.")] = None,
+    split: Annotated[
+        str | None, typer.Option("--split", help="Count the recordings of each part of this split.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the tasks of a store, with the recordings that take part and the recordings of each class."""

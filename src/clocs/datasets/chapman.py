@@ -25,7 +25,11 @@ GROUPS = {
 }
 RHYTHMS = ("SB", "SR", "AFIB", "ST", "SVT", "AF", "SA", "AT", "AVNRT")
 """Rhythms with at least ten recordings, the most frequent first. AVRT has 8, SAAWR 7."""
-FINDINGS = ()
+FINDINGS = (
+    *("TWC", "LVHV", "STTC", "RBBB", "STDD", "ALS", "VPB", "APB", "1AVB", "AQW", "ARS", "STTU", "AVB", "CCR", "TWO"),
+    *("LVQRSCL", "IDC", "LVQRSLL", "LFBBB", "IVB", "PWC", "LBBB", "CR", "QTIE", "MIFW", "LRRI", "ERV", "UW", "JEB"),
+    *("LVH", "MILW", "PRIE", "VPE"),
+)
 """Codes of the column ``Beat`` with at least ten recordings, the most frequent first."""
 TRUNCATED_RECORD = "MUSE_20180113_124215_52000"
 """Id of a recording with a truncated CSV: it ends in row 1,926, before V2. The paper uses its other leads."""

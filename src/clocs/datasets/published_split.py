@@ -28,7 +28,7 @@ class PublishedSplit:
     test: tuple[str | int, ...] = ()
     """Values of the test part."""
     table: str = ""
-    """Table of the package, with the columns ``record_id`` and ``part``, that replaces the values; empty without one."""
+    """Table of the package with the columns ``record_id`` and ``part``, instead of values; empty without one."""
 
     def values(self) -> dict[str, list[str | int]]:
         """Return the values of each part.

@@ -37,7 +37,7 @@ class Task(BaseModel):
     kind: TaskKind
     """Kind of the task."""
     column: str = "labels"
-    """Column of the store with the values: ``labels``, ``episodes`` (labels of parts of the recording), ``age``, ``sex``
+    """Column of the store with the values: ``labels``, ``episodes`` (labels of parts of a recording), ``age``, ``sex``
     or an extra column."""
     classes: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
     """Values of each class. A recording has a class if it has any of these values. Empty for a regression."""
@@ -79,7 +79,9 @@ def user_tasks(classes: Mapping[str, tuple[str, ...]], tasks: Mapping[str, Task]
         Tasks by name.
     """
     kind: TaskKind = "binary" if len(classes) == 1 else "multi-label"
-    own = {"classes": Task(title="Classes of the store", kind=kind, classes=classes, keep_others=True)} if classes else {}
+    own = (
+        {"classes": Task(title="Classes of the store", kind=kind, classes=classes, keep_others=True)} if classes else {}
+    )
     return {**own, **tasks}
 
 

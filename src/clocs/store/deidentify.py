@@ -18,7 +18,6 @@ from clocs.core.sources import Source, open_source
 from clocs.datasets import Dataset, Entry
 from clocs.datasets.dataset import Options, SplitPolicy
 from clocs.datasets.redaction import POOLED_AGE, KeepField, column_identity, deidentify_recording
-from clocs.datasets.task import Task
 from clocs.formats.reading import detect_format, read_identity_from
 from clocs.signals.framing import FramePolicy
 from clocs.signals.quality import GATE_OFF
@@ -26,6 +25,7 @@ from clocs.store.ingest import ingest
 from clocs.store.manifest import versions
 from clocs.store.store import Store, open_store
 from clocs.store.task_records import Progress
+from clocs.store.task_targets import store_tasks
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ def _as_dataset(store: Store, key: Path, columns: frozenset[str]) -> Dataset:
     return Dataset(
         **{name: metadata[name] for name in ("name", "title", "licence", "citation", "homepage")},
         classes={name: tuple(labels) for name, labels in metadata["classes"].items()},
-        tasks={name: Task.model_validate(task) for name, task in metadata["tasks"].items()},
+        tasks=store_tasks(store),
         frame_policies={name: _pseudonymized_policy(policy, patient_key) for name, policy in frame_policies.items()},
         split=SplitPolicy.model_validate(metadata["split"]),
         entries=functools.partial(_entries, len(store)),

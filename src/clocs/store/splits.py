@@ -74,7 +74,7 @@ def make_split(
         name: Name of the split. An existing split with this name must be equal.
         seed: Random seed.
         policy: Fractions of the parts; by default the dataset's.
-        allow_duplicates: True to allow identical signals of different patients in different parts. The split records it.
+        allow_duplicates: True to allow identical signals of different patients in different parts, and record it.
         like: Name of a split of an earlier version. Its patients keep their parts.
 
     Returns:

@@ -108,7 +108,9 @@ def _find(store: StoreReader, name: str) -> Task:
 def _numbers(cells: pa.ChunkedArray, task: Task) -> npt.NDArray[np.float64]:
     """Return a column as numbers, (N,); NaN where it is empty."""
     if not (pa.types.is_integer(cells.type) or pa.types.is_floating(cells.type)):
-        raise ConfigError(f"Column '{task.column}' of task '{task.title}' has values of type {cells.type}, not numbers.")
+        raise ConfigError(
+            f"Column '{task.column}' of task '{task.title}' has values of type {cells.type}, not numbers."
+        )
     return np.asarray(cells.cast(pa.float64()).to_numpy(), np.float64)
 
 

@@ -42,7 +42,7 @@ def test_ways_of_splitting_exclude_each_other(command: Command, store: str) -> N
 def test_tasks_are_listed_with_the_recordings_of_each_part(command: Command, store: str) -> None:
     command("data", "split", store)
     listed = json.loads(command("data", "tasks", store, "--split", "default", "--json")[0])["tasks"]
-    assert list(listed) == ["rhythm", "findings", "age", "sex"]
+    assert list(listed) == ["age", "findings", "rhythm", "sex"]
     assert sum(listed["rhythm"]["recordings"].values()) == 12
     assert sum(sum(part.values()) for part in listed["rhythm"]["positives"].values()) == 12
     out = command("data", "tasks", store)[0]

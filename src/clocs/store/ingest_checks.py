@@ -50,7 +50,10 @@ def _warn_of_dropped_options(folder: Path, before: Manifest, now: dict[str, Any]
     """Warn if the previous version had a table, classes or tasks and this one has not."""
     dropped = [name for name in ("table", "patients") if before.options.get(name) and not now.get(name)]
     dropped += ["classes"] if before.dataset["classes"] and not metadata["classes"] else []
-    dropped += ["tasks"] if set(before.dataset.get("tasks", ())) - {*metadata["tasks"], "classes"} else []
+    had_tasks, has_tasks = (
+        bool({*tasks} - {"classes"}) for tasks in (before.dataset.get("tasks", ()), metadata["tasks"])
+    )
+    dropped += ["tasks"] if had_tasks and not has_tasks else []
     if dropped:
         warnings.warn(
             f"version {before.version} of {folder} was made with -o {' -o '.join(f'{name}=...' for name in dropped)}, "

@@ -65,7 +65,7 @@ def task_targets(store: StoreLike, task: str | Task) -> TaskTargets:
         >>> store = clocs.ingest("synthetic", None, "store", options={"num_records": 20})
         >>> targets = clocs.task_targets(store, "rhythm")
         >>> targets.truth.shape, targets.classes
-        ((20, 5), ('SR', 'SB', 'ST', 'AFIB', 'PVC'))
+        ((20, 5), ('AFIB', 'PVC', 'SB', 'SR', 'ST'))
         >>> clocs.task_targets(store, "age").values.min() >= 20
         np.True_
     """
@@ -130,14 +130,13 @@ def _truth(cells: pa.ChunkedArray, task: Task) -> Mask:
 
 def _elements(chunk: pa.Array, task: Task) -> tuple[pa.Array, npt.NDArray[np.int64]]:
     """Return the values of a column, and the row of each. A row of lists has several values, or none."""
-    if not pa.types.is_list(chunk.type):
-        return chunk, np.arange(len(chunk))
-    elements = chunk.flatten()
-    if pa.types.is_struct(elements.type):
-        elements = pc.struct_field(elements, "label")
+    elements, rows = chunk, np.arange(len(chunk))
+    if pa.types.is_list(chunk.type):
+        elements, rows = chunk.flatten(), pc.list_parent_indices(chunk).to_numpy()
+        elements = pc.struct_field(elements, "label") if pa.types.is_struct(elements.type) else elements
     if pa.types.is_nested(elements.type):
         raise ConfigError(f"Column '{task.column}' of task '{task.title}' has no classes. Choose a column of values.")
-    return elements, pc.list_parent_indices(chunk).to_numpy()
+    return elements, rows
 
 
 def _lookups(task: Task, kind: pa.DataType) -> list[tuple[pa.Array, npt.NDArray[np.int64]]]:

@@ -98,7 +98,7 @@ def signals(*seeds: int, leads: int = 2) -> list[Any]:
 def test_classes_and_tasks_come_with_arrays(tmp_path: Path) -> None:
     table = {"labels": ["AFIB", "SR", "", "AFL"], "lvef": [55, None, 30.5, 61], "grade": [1, 2, 3, None]}
     grades = {"low": ("1",), "high": ("2", "3")}
-    tasks = {
+    tasks: dict[str, Any] = {
         "lvef": {"title": "Ejection fraction in %", "kind": "regression", "column": "lvef"},
         "grade": Task(title="Grade", kind="multi-class", column="grade", classes=grades),
     }
@@ -159,7 +159,8 @@ def test_arrays_can_be_appended(tmp_path: Path) -> None:
 
 
 def test_appended_arrays_need_ids_of_their_own(tmp_path: Path) -> None:
-    folder, common = tmp_path / "store", {"sampling_rate": 500, "leads": ("I", "II"), "append": True}
+    folder = tmp_path / "store"
+    common: dict[str, Any] = {"sampling_rate": 500, "leads": ("I", "II"), "append": True}
     with pytest.raises(ConfigError, match="Pass a table with a column 'record_id'"):
         Store.from_arrays(folder, signals(0), **common)
     Store.from_arrays(folder, signals(0), table={"record_id": ["a"]}, **common)

@@ -78,7 +78,7 @@ def test_identical_signals_are_allowed_where_a_protocol_has_them(store_of: Maker
     store = store_of([recording(0, "1"), twin, recording(2, "2"), recording(3, "1", 5), recording(4, "2", 5)])
     with pytest.raises(LeakError, match="belong to one patient"):
         clocs.split_by(store, "fold", train=1, test=2, allow_duplicates=True)
-    ids = {"train": ["r0", "r3"], "test": ["twin", "r2"]}
+    ids: dict[str, Any] = {"train": ["r0", "r3"], "test": ["twin", "r2"]}
     split = clocs.split_by(store, "record_id", **ids, allow_duplicates=True)
     assert (split.metadata["allow_duplicates"], split.metadata["shared_signals"]) == (True, 2)
     assert store.split().parts.tolist() == [0, 2, 2, 0, 3], "it loads, because it says that it has duplicates"
@@ -87,7 +87,7 @@ def test_identical_signals_are_allowed_where_a_protocol_has_them(store_of: Maker
 
 
 def test_lists_of_records_and_patients_give_parts(store: Store) -> None:
-    ids = {"train": [f"r{number}" for number in range(6)], "test": np.array(["r7"])}
+    ids: dict[str, Any] = {"train": [f"r{number}" for number in range(6)], "test": np.array(["r7"])}
     by_record = clocs.split_by(store, "record_id", **ids, name="records")
     assert by_record.parts.tolist() == [0, 0, 0, 0, 0, 0, 3, 2, 3]
     by_patient = clocs.split_by(store, "patient_id", train=["p0", "p1"], validation="p2", name="patients")

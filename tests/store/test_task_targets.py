@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ from tests.conftest import make_recording
 from tests.store.conftest import Maker
 
 LABELS = [("AFIB",), ("AFL", "PVC"), ("SR",), (), ("SR", "AFIB"), ("PVC",), ("AFIB", "AFL")]
-SEXES = ["female", "male", None, "male", "female", None, "male"]
+SEXES: Final[list[Any]] = ["female", "male", None, "male", "female", None, "male"]
 PACED = ["True", "False", None, "False", "True", None, "False"]
 FRACTIONS = ["55", None, "60.5", "30", None, "47", "62"]
 CLASSES = {"AF": ("AFIB", "AFL"), "SR": ("SR",)}

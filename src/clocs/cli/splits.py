@@ -59,7 +59,8 @@ def split(
     if by is not None:
         kind = opened.table(by).schema.types[0]
         texts = zip(PARTS, (train, validation, test), strict=True)
-        made = split_by(opened, by, **{part: parse_values(text, by, kind) for part, text in texts}, **common)
+        values: dict[str, Any] = {part: parse_values(text, by, kind) for part, text in texts}
+        made = split_by(opened, by, **values, **common)
     elif table is not None:
         made = split_from_table(opened, table, **common)
     elif published is not None:

@@ -51,7 +51,7 @@ class Split:
 
     @property
     def allows_duplicates(self) -> bool:
-        """Whether the split was made to allow identical signals of different patients in different parts."""
+        """Return whether the split was made to allow identical signals in different parts."""
         return bool(self.metadata.get("allow_duplicates"))
 
 

@@ -64,7 +64,7 @@ def split(
     elif table is not None:
         made = split_from_table(opened, table, **common)
     elif published is not None:
-        made = split_published(opened, published, name=name)
+        made = split_published(opened, published, name=name, allow_duplicates=allow_duplicates)
     else:
         made = make_split(opened, seed=seed, like=like, **common)
     if as_json:
@@ -115,12 +115,17 @@ def tasks(
     """List the tasks of a store, with the recordings that take part and the recordings of each class."""
     from clocs.store.splits import load_split
     from clocs.store.store import open_store
-    from clocs.store.task_targets import store_tasks, task_targets
+    from clocs.store.task_targets import TaskTargets, store_tasks, task_targets
 
     opened = open_store(store)
     made = load_split(opened, split) if split else None
     masks = {"all": None} if made is None else {part: made.mask(part) for part in PARTS}
-    found = {name: task_targets(opened, name) for name in store_tasks(opened)}
+    found: dict[str, TaskTargets] = {}
+    for name in store_tasks(opened):
+        try:
+            found[name] = task_targets(opened, name)
+        except ConfigError as error:
+            typer.echo(f"task '{name}' cannot be used: {error}", err=True)
     if as_json:
         listed = {
             name: {

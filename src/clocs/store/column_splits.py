@@ -117,13 +117,16 @@ def split_from_table(store: StoreLike, table: Any, *, name: str = "default", all
     return _split_by_values(open_reader(store), column, values, name, allow_duplicates)
 
 
-def split_published(store: StoreLike, published: str, *, name: str | None = None) -> Split:
+def split_published(
+    store: StoreLike, published: str, *, name: str | None = None, allow_duplicates: bool = False
+) -> Split:
     """Make a published split of a store's dataset, such as the folds of PTB-XL.
 
     Args:
         store: A store or its folder.
         published: Name of a published split of the dataset, see ``clocs data info DATASET``.
         name: Name of the split; by default that of the published split.
+        allow_duplicates: True to allow identical signals in different parts, see :func:`split_by`.
 
     Returns:
         The saved split.
@@ -147,7 +150,8 @@ def split_published(store: StoreLike, published: str, *, name: str | None = None
         known = ", ".join(splits) or "none"
         raise ConfigError(f"Dataset '{dataset}' has no published split '{published}'. Its splits: {known}.")
     split = splits[published]
-    return _split_by_values(opened, split.column, split.values(), name or published, False, {"published": published})
+    about = {"published": published}
+    return _split_by_values(opened, split.column, split.values(), name or published, allow_duplicates, about)
 
 
 def _split_by_values(

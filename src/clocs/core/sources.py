@@ -266,6 +266,27 @@ def file_size(source: Source, name: str) -> int | None:
         return None
 
 
+def local_path(source: Source, name: str) -> Path:
+    """Return the path on disk of a file that is read in parts, such as an HDF5 file of many recordings.
+
+    Args:
+        source: Source that holds the file.
+        name: Name of the file within the source.
+
+    Returns:
+        The path.
+
+    Raises:
+        FormatError: There is no such file, or it is inside an archive.
+    """
+    path = Path(source.path, name)
+    if path.is_file():
+        return path
+    if source.exists(name):
+        raise FormatError(f"{name}: must be read in parts, which an archive does not allow. Unpack the archive.")
+    raise _not_found(name, source.path)
+
+
 def _list_folder(folder: Path) -> tuple[list[os.DirEntry[str]], list[os.DirEntry[str]]]:
     """Return the files and the folders in a folder, sorted by name."""
     try:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterator, Sequence
 from importlib.resources import files
+from typing import Generic, TypeVar
 
 from clocs.core.errors import FormatError
-from clocs.core.sources import Source
+from clocs.core.sources import MAX_FILE_BYTES, Source
+
+Row = TypeVar("Row")
 
 
 def package_table(name: str) -> list[dict[str, str]]:
@@ -21,8 +25,63 @@ def package_table(name: str) -> list[dict[str, str]]:
 
 def find_table(source: Source, *file_names: str) -> str | None:
     """Return the path of the first of these files that the source holds, in any folder; None without one."""
-    found = {name.rsplit("/", 1)[-1]: name for name in source.names() if name.endswith(file_names)}
+    found: dict[str, str] = {}
+    for name in source.names():
+        file = name.rsplit("/", 1)[-1]
+        if file == file_names[0]:
+            return name  # without listing the rest, which may be millions of files
+        if file in file_names:
+            found.setdefault(file, name)
     return next((found[name] for name in file_names if name in found), None)
+
+
+def need_table(source: Source, *file_names: str) -> str:
+    """Return the path of the first of these files that the source holds. Raise a ``FormatError`` without one."""
+    table = find_table(source, *file_names)
+    if table is None:
+        raise FormatError(f"{source.path}: {file_names[0]} with the labels is missing. Download the dataset again.")
+    return table
+
+
+def parse_flag(text: str) -> str:
+    """Return ``true`` or ``false`` for a flag that a table writes as a word or number; empty if it is absent."""
+    plain = text.strip().lower().removesuffix(".0")
+    return "true" if plain in ("true", "1") else "false" if plain in ("false", "0") else ""
+
+
+def order_of(values: Sequence[str]) -> list[str]:
+    """Return the position of each value among all in sorted order, from 1; empty for empty values.
+
+    Dates are replaced by their order, which serves splits in time. The dates themselves are not kept.
+    """
+    order = ["" for _ in values]
+    for position, (_, number) in enumerate(sorted((value, number) for number, value in enumerate(values) if value), 1):
+        order[number] = str(position)
+    return order
+
+
+class RowsByKey(Generic[Row]):
+    """Rows of a large table, joined to another table by a key.
+
+    Rows are read until the key is found, so two tables in the same order need no memory. A table in another order is
+    kept until its rows are used.
+
+    Args:
+        rows: Pairs of key and row. Of several rows with one key, the last one read counts.
+    """
+
+    def __init__(self, rows: Iterator[tuple[str, Row]]) -> None:
+        self._rows = rows
+        self._waiting: dict[str, Row] = {}
+
+    def pop(self, key: str) -> Row | None:
+        """Return the row of a key and forget it; None without such a row."""
+        while key not in self._waiting:
+            pair = next(self._rows, None)
+            if pair is None:
+                return None
+            self._waiting[pair[0]] = pair[1]
+        return self._waiting.pop(key)
 
 
 def read_csv(
@@ -51,13 +110,14 @@ def read_csv(
 
 
 def numbered_rows(source: Source, name: str, columns: tuple[str, ...] = ()) -> Iterator[tuple[int, dict[str, str]]]:
-    """Read the rows of a CSV table, each with the line number of its end, counted from 1."""
+    """Read the rows of a CSV table, each with the line number of its end, counted from 1. It may be ``.csv.gz``."""
     last = 0
     try:
-        text = source.read(name).decode("utf-8-sig")
-        if "\0" in text:
+        data = _unpacked(source.read(name), name)
+        if b"\0" in data:
             raise FormatError(f"{name}: contains NUL bytes, so it is not a text file. Save it as CSV in UTF-8.")
-        rows = csv.DictReader(io.StringIO(text, newline=""), fieldnames=columns or None, strict=True)
+        text = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8-sig", newline="")  # decoded in parts
+        rows = csv.DictReader(text, fieldnames=columns or None, strict=True)
         titles = [column.strip() for column in rows.fieldnames or () if column.strip()]
         repeated = sorted({column for column in titles if titles.count(column) > 1})
         if repeated:
@@ -73,3 +133,16 @@ def numbered_rows(source: Source, name: str, columns: tuple[str, ...] = ()) -> I
         ) from error
     except UnicodeDecodeError as error:
         raise FormatError(f"{name}: not a readable CSV table: {error}. Save it as CSV in UTF-8.") from error
+
+
+def _unpacked(data: bytes, name: str) -> bytes:
+    if not name.endswith(".gz"):
+        return data
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+            text = file.read(MAX_FILE_BYTES + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise FormatError(f"{name}: not a readable gzip file: {error}. Download it again.") from error
+    if len(text) > MAX_FILE_BYTES:
+        raise FormatError(f"{name}: larger than {MAX_FILE_BYTES >> 20} MiB. Split it before reading.")
+    return text

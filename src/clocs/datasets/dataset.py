@@ -114,6 +114,8 @@ class Entry:
     """Labels of the recording; empty to use the file's."""
     extra: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Values of extra columns as text, added to the file's. Absent values are left out."""
+    row: int | None = None
+    """Position of the recording in a file of many recordings, from 0; None for a file of one recording."""
 
 
 def load_entry(source: Source, entry: Entry, options: Options) -> Recording:

@@ -400,6 +400,11 @@ def test_dataset_without_downloads_raises_an_error(tmp_path: Path) -> None:
         download("synthetic", str(tmp_path))
 
 
+def test_a_dataset_by_agreement_names_its_homepage(tmp_path: Path) -> None:
+    with pytest.raises(DownloadError, match=r"Get its files from https://physionet\.org/content/echonext/1\.1\.0/\."):
+        download("echonext", tmp_path)
+
+
 def test_pooch_is_silent_and_its_log_level_is_restored(
     server: Server, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -416,7 +421,7 @@ def test_pooch_is_imported_only_to_download() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, env=environment)
 
 
-@pytest.mark.parametrize("name", ["chapman", "physionet2020", "physionet2017", "cardiology", "ptbxl", "ludb"])
+@pytest.mark.parametrize("name", [dataset.name for dataset in DATASETS if dataset.downloads])
 def test_catalogue_has_complete_addresses_and_checksums(name: str) -> None:
     for item in DATASETS.get(name).downloads:
         assert item.url.startswith("https://")

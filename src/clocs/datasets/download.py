@@ -79,7 +79,8 @@ def download(
 
     dataset = DATASETS.get(dataset) if isinstance(dataset, str) else dataset
     if not dataset.downloads:
-        raise DownloadError(f"dataset '{dataset.name}' cannot be downloaded. Ingest your own files instead.")
+        instead = f"Get its files from {dataset.homepage}" if dataset.homepage else "Ingest your own files instead"
+        raise DownloadError(f"dataset '{dataset.name}' cannot be downloaded. {instead}.")
     with _quiet_pooch(), requests.Session() as session:
         session.headers.update({"User-Agent": "clocs", "Accept-Encoding": "identity"})
         fetcher = _Fetcher(Path(folder), session, progress or (lambda done, total, name: None))

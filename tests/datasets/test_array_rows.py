@@ -30,8 +30,8 @@ h5py = pytest.importorskip("h5py")
 ROWS = np.arange(7 * 5 * 3, dtype=np.float32).reshape(7, 5, 3)
 
 
-def write(folder: Path, name: str = "a.hdf5", **datasets: Any) -> FolderSource:
-    with h5py.File(folder / name, "w") as file:
+def write(folder: Path, **datasets: Any) -> FolderSource:
+    with h5py.File(folder / "a.hdf5", "w") as file:
         for dataset, values in datasets.items():
             file[dataset] = values
     return FolderSource(folder)

@@ -22,8 +22,6 @@ from clocs.core.recording import MICROVOLT_GAIN, Provenance, Recording, Unit, qu
 from clocs.core.sources import Source, local_path
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     import h5py
 
 Values = npt.NDArray[Any]
@@ -213,7 +211,7 @@ def _open_npy(path: Path, _modified: int, name: str) -> Values:
     return values
 
 
-def _h5py() -> ModuleType:
+def _h5py() -> Any:
     try:
         import h5py
     except ModuleNotFoundError as error:

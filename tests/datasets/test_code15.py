@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -79,6 +80,16 @@ def test_chagas_labels_are_joined_by_the_exam(tree: Path) -> None:
     (tree / "code15_chagas_labels.csv").write_text("exam_id,chagas\n50,True\n10,False\n999,True\n")
     chagas = {entry.record_id: entry.extra.get("chagas") for entry in entries(tree)}
     assert chagas == {"10": "false", "30": None, "40": None, "50": "true"}
+
+
+def test_a_part_beside_its_zip_is_read_once_and_a_zip_alone_must_be_unpacked(tree: Path) -> None:
+    for name in IDS:
+        with zipfile.ZipFile(tree / name.replace("hdf5", "zip"), "w") as archive:
+            archive.write(tree / name, name)
+    assert len(entries(tree)) == 4
+    (tree / "exams_part0.hdf5").unlink()
+    with pytest.raises(FormatError, match=r"exams_part0\.zip/exams_part0\.hdf5: .* Unpack the archive"):
+        entries(tree)
 
 
 def test_padding_is_removed_and_leads_keep_their_order(tree: Path) -> None:

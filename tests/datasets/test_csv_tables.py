@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,6 +55,16 @@ def test_find_table_takes_the_file_next_to_the_root(tmp_path: Path) -> None:
     assert need_table(source, "t.csv") == "a/t.csv"
     with pytest.raises(FormatError, match=r"none\.csv with the labels is missing"):
         need_table(source, "none.csv")
+
+
+def test_find_table_prefers_an_unpacked_file(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "data.zip", "w") as archive:
+        archive.writestr("t.csv", "")
+    source = open_source(tmp_path)
+    assert find_table(source, "t.csv") == find_table(source, "none.csv", "t.csv") == "data.zip/t.csv"
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "t.csv").touch()
+    assert find_table(source, "t.csv") == find_table(source, "none.csv", "t.csv") == "data/t.csv"
 
 
 def test_a_compressed_table_is_read_and_a_damaged_one_is_refused(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from clocs.core.errors import FormatError
 from clocs.core.recording import Recording
 from clocs.core.sources import Source
 from clocs.datasets.array_rows import read_hdf5_column, read_hdf5_row, recording_from_array, strip_zero_padding
-from clocs.datasets.csv_tables import need_table, parse_flag, read_csv
+from clocs.datasets.csv_tables import is_packed, need_table, parse_flag, read_csv
 from clocs.datasets.dataset import Dataset, Download, Entry, Options, apply_entry
 from clocs.datasets.task import AGE, SEX, Task
 from clocs.formats.demographics import Sex, parse_age
@@ -25,7 +25,7 @@ NORMAL = "normal_ecg"
 TABLE, CHAGAS_TABLE = "exams.csv", "code15_chagas_labels.csv"
 FILLER_ID = 0
 """Id of the empty row at the end of each part. No table names it."""
-_PART = re.compile(r"(?:^|/)(exams_part(\d+)\.hdf5)$")
+_PART = re.compile(r"(?:^|/)exams_part(\d+)\.hdf5$")
 
 
 def _entries(source: Source, options: Options) -> Iterator[Entry]:
@@ -35,7 +35,7 @@ def _entries(source: Source, options: Options) -> Iterator[Entry]:
     """
     table = need_table(source, TABLE)
     exams, named = _exams(source, table)
-    for name in sorted(filter(_PART.search, source.names()), key=_part_number):
+    for name in _parts(source):
         ids = read_hdf5_column(source, name, "exam_id").tolist()
         if len(set(ids)) != len(ids):
             raise FormatError(f"{name}: an exam_id occurs twice. Unpack the part again.")
@@ -47,10 +47,15 @@ def _entries(source: Source, options: Options) -> Iterator[Entry]:
                 yield replace(exams[str(exam_id)], file=name, row=row)
 
 
-def _part_number(name: str) -> int:
-    match = _PART.search(name)
-    assert match is not None
-    return int(match.group(2))
+def _parts(source: Source) -> list[str]:
+    """Return the parts by number. One that is there both unpacked and in its zip is read unpacked."""
+    found: dict[int, str] = {}
+    for name in source.names():
+        if match := _PART.search(name):
+            number = int(match.group(1))
+            if number not in found or is_packed(found[number]) > is_packed(name):
+                found[number] = name
+    return [found[number] for number in sorted(found)]
 
 
 def _exams(source: Source, table: str) -> tuple[dict[str, Entry], dict[str, set[str]]]:

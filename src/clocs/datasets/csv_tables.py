@@ -24,15 +24,23 @@ def package_table(name: str) -> list[dict[str, str]]:
 
 
 def find_table(source: Source, *file_names: str) -> str | None:
-    """Return the path of the first of these files that the source holds, in any folder; None without one."""
+    """Return the path of the first of these files that the source holds, in any folder; None without one.
+
+    Of several files with one name, the one nearest to the root is used, and an unpacked one rather than one in a zip.
+    """
     found: dict[str, str] = {}
     for name in source.names():
         file = name.rsplit("/", 1)[-1]
-        if file == file_names[0]:
+        if file == file_names[0] and not is_packed(name):
             return name  # without listing the rest, which may be millions of files
-        if file in file_names:
-            found.setdefault(file, name)
+        if file in file_names and (file not in found or is_packed(found[file]) > is_packed(name)):
+            found[file] = name
     return next((found[name] for name in file_names if name in found), None)
+
+
+def is_packed(name: str) -> bool:
+    """Return whether a file is in a zip archive within its source."""
+    return ".zip/" in name.lower()
 
 
 def need_table(source: Source, *file_names: str) -> str:

@@ -13,6 +13,7 @@ from clocs.core.sources import open_source
 from clocs.datasets.dataset import Entry
 from clocs.datasets.echonext import COMPOSITE, ECHONEXT, FINDINGS, MEASURED
 from clocs.store.ingest import ingest
+from clocs.store.task_targets import task_targets
 
 SPLITS = ("train", "test", "no_split", "train", "val", "test", "train")
 """Part of each row of the table. Parts are mixed."""
@@ -115,3 +116,12 @@ def test_a_store_keeps_the_published_parts(tmp_path: Path, tmp_path_factory: pyt
     table = store.table(["record_id", "split", "lvef_lte_45"]).to_pydict()
     assert table["split"] == ["train"] * 3 + ["val"] + ["test"] * 2
     assert table["lvef_lte_45"] == [False] * 6
+
+
+def test_a_task_counts_only_measured_recordings(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    write(tmp_path, lvef_lte_45_flag={0: "1"}, lvef_value={3: "", 4: ""})
+    store = ingest(ECHONEXT, tmp_path, tmp_path_factory.mktemp("store") / "store")
+    targets = task_targets(store, "lvef_lte_45")
+    assert targets.included.tolist() == [True, False, True, False, True, True]
+    assert targets.positives() == {"lvef_lte_45": 1}
+    assert task_targets(store, "findings").count() == 6

@@ -14,6 +14,7 @@ from clocs.datasets.dataset import Entry
 from clocs.datasets.mimic_iv_ecg import MIMIC_IV_ECG, REPORT
 from clocs.signals.leads import STANDARD_LEADS
 from clocs.store.ingest import ingest
+from clocs.store.task_targets import task_targets
 from tests.datasets.made_up_ecg import millivolts
 
 ORDER = (*STANDARD_LEADS[:4], "aVF", "aVL", *STANDARD_LEADS[6:])
@@ -143,11 +144,15 @@ def test_diagnoses_are_cut_to_five_characters_and_bring_their_groups(tmp_path: P
     assert entries(tmp_path, diagnoses="ed_diag_ed")[0].labels == ("R07", "R079")
 
 
-def test_a_task_leaves_out_studies_without_linked_diagnoses(tmp_path: Path) -> None:
+def test_a_task_leaves_out_studies_without_linked_diagnoses(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     write_diagnoses(write(tmp_path))
-    task = MIMIC_IV_ECG.tasks["icd10_I48"]
-    assert (task.column, task.keep_others) == ("icd10_I48", True)
-    assert [entry.extra.get(task.column) for entry in entries(tmp_path)] == ["true", None, None]
+    store = ingest("mimic-iv-ecg", tmp_path, tmp_path_factory.mktemp("store") / "store")
+    targets = task_targets(store, "icd10_I50")
+    assert targets.included.tolist() == [True, False, False]
+    assert targets.positives() == {"I50": 0}
+    assert task_targets(store, "icd10_I48").positives() == {"I48": 1}
 
 
 def test_a_store_has_leads_columns_and_no_dates(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:

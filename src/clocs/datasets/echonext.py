@@ -10,6 +10,7 @@ from clocs.core.sources import Source
 from clocs.datasets.array_rows import open_npy, recording_from_array
 from clocs.datasets.csv_tables import need_table, parse_flag, read_csv
 from clocs.datasets.dataset import Dataset, Entry, Options, apply_entry
+from clocs.datasets.published_split import PublishedSplit
 from clocs.datasets.task import AGE, SEX, Task
 from clocs.formats.demographics import parse_age, parse_sex
 from clocs.signals.framing import FramePolicy
@@ -132,6 +133,11 @@ ECHONEXT = Dataset(
         ),
         "age": AGE,
         "sex": SEX,
+    },
+    splits={
+        "published": PublishedSplit(
+            "Parts of the publisher", column="split", train=("train",), validation=("val",), test=("test",)
+        )
     },
     meanings={COMPOSITE: "any structural heart disease"} | {name: title for name, (title, _) in MEASURED.items()},
     limitations=(

@@ -15,6 +15,7 @@ from clocs.core.errors import FormatError
 from clocs.core.sources import Source
 from clocs.datasets.csv_tables import RowsByKey, need_table, parse_flag, read_csv
 from clocs.datasets.dataset import Dataset, Entry, Options
+from clocs.datasets.published_split import PublishedSplit
 from clocs.datasets.task import AGE, SEX, Task
 from clocs.formats.demographics import Sex, parse_age, parse_sex
 from clocs.signals.framing import FramePolicy
@@ -223,6 +224,15 @@ MIMIC_IV_ECG = Dataset(
         },
         "age": AGE,
         "sex": SEX,
+    },
+    splits={
+        "folds": PublishedSplit(
+            "Folds of MIMIC-IV-ECG-Ext-ICD: 0-17, 18 and 19",
+            column="strat_fold",
+            train=tuple(range(18)),
+            validation=(18,),
+            test=(19,),
+        )
     },
     limitations=(
         "Statements are those of the device. They are not confirmed by a physician.",

@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from clocs.core.errors import FormatError
 from clocs.core.sources import Source
-from clocs.datasets.csv_tables import find_table, package_table, read_csv
+from clocs.datasets.csv_tables import need_table, order_of, package_table, read_csv
 from clocs.datasets.dataset import Dataset, Download, Entry, Options
 from clocs.datasets.published_split import PublishedSplit
 from clocs.datasets.task import AGE, SEX, Task
@@ -33,14 +33,13 @@ class PtbxlOptions(Options):
 
 def _entries(source: Source, options: PtbxlOptions) -> Iterator[Entry]:
     """List the rows of ptbxl_database.csv for which the signal file exists."""
-    table = find_table(source, "ptbxl_database.csv")
-    if table is None:
-        raise FormatError(f"{source.path}: ptbxl_database.csv with the labels is missing. Download the dataset again.")
+    table = need_table(source, "ptbxl_database.csv")
     folder = table.removesuffix("ptbxl_database.csv")
     rates = [500, 100] if options.sampling_rate == "best" else [int(options.sampling_rate)]
     needed = (*(SIGNAL_COLUMNS[sampling_rate] for sampling_rate in rates), "scp_codes", "patient_id", "age", "sex")
     rows = list(read_csv(source, table, needed=needed))
-    for row, order in zip(rows, _recording_order(rows), strict=True):
+    dates = [row.get("recording_date", "") for row in rows]
+    for row, order in zip(rows, order_of(dates), strict=True):
         files = [f"{folder}{row[SIGNAL_COLUMNS[sampling_rate]]}.hea" for sampling_rate in rates]
         try:
             codes = tuple(map(str, ast.literal_eval(row["scp_codes"])))
@@ -63,19 +62,6 @@ def _extra_values(row: dict[str, str]) -> dict[str, str]:
     """Return the extra columns of a row, with single blanks and whole numbers."""
     texts = {name: " ".join(row.get(name, "").split()).removesuffix(".0") for name in KEPT_COLUMNS}
     return {name: text for name, text in texts.items() if text}
-
-
-def _recording_order(rows: list[dict[str, str]]) -> list[str]:
-    """Return the position of each row by the date of its recording, from 1; empty without a date.
-
-    The order serves splits in time. The date itself is not kept.
-    """
-    dates = [row.get("recording_date", "") for row in rows]
-    order = ["" for _ in rows]
-    dated = sorted((date, number) for number, date in enumerate(dates) if date)
-    for position, (_, number) in enumerate(dated, 1):
-        order[number] = str(position)
-    return order
 
 
 def _groups(column: str, order: Iterable[str] = ()) -> dict[str, tuple[str, ...]]:

@@ -15,10 +15,12 @@ from clocs.evaluation.finetune import FinetuneConfig, finetune
 from clocs.evaluation.pca import write_pca_encoder
 from clocs.evaluation.probe import ProbeConfig, probe
 from clocs.evaluation.results import load_scores
+from clocs.evaluation.model_outputs import ModelOutputs
 from clocs.evaluation.scoring import outputs_by_level
 from clocs.experiments.grid import compute_cell
 from clocs.experiments.workspace import CellTable, Workspace
-from clocs.metrics.replicates import draw_replicates
+from clocs.metrics.bootstrap import bootstrap
+from clocs.metrics.class_metrics import ClassMetrics
 from clocs.store.splits import make_split
 from clocs.store.store import open_store
 from clocs.training.config import PretrainConfig
@@ -166,11 +168,15 @@ def _save_replicates(workspace: Workspace, name: str, found: dict[str, Any]) -> 
     table = CellTable(workspace.results / REPLICATES_TABLE)
     known = dict(outputs_by_level(load_scores(Path(found["run"]))))
     if table.get(name) is None:
-        drawn = {
-            level: draw_replicates(known[level].truth, known[level].values, known[level].patient, replicates=REPLICATES)
-            for level in LEVELS
-        }
-        table.append(name, {level: each.as_dict() for level, each in drawn.items() if each is not None})
+        drawn = {level: draw_replicates(known[level]) for level in LEVELS}
+        table.append(name, {level: each for level, each in drawn.items() if each is not None})
+
+
+def draw_replicates(rows: ModelOutputs, replicates: int = REPLICATES) -> dict[str, Any] | None:
+    """Return the bootstrap replicates of the macro AUC for JSON, or None if a class is too rare."""
+    metrics = ClassMetrics(rows.truth, rows.values, rows.patient, names=("auc",))
+    found = bootstrap(metrics, replicates=replicates).replicates("auc")
+    return None if found is None else found[0].as_dict()
 
 
 def _learning(cell: Evaluation, training: dict[str, Any]) -> dict[str, Any]:

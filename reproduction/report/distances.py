@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clocs.drawing.panels import draw_histograms
-from clocs.metrics.bootstrap import Interval
+from clocs.metrics.intervals import Interval
 from clocs.metrics.significance import Effect, independent_difference, patient_and_seed_effect
 from reproduction.cells import Level
 from reproduction.experiments import COMPARED, distances

@@ -9,7 +9,7 @@ from statistics import fmean, stdev
 from typing import Final, Literal, TypeVar
 
 from clocs.core.errors import ConfigError
-from clocs.metrics.bootstrap import Interval
+from clocs.metrics.intervals import Interval
 from clocs.metrics.replicates import Replicates, difference_interval, mean_interval
 from clocs.metrics.significance import Effect, patient_and_seed_effect
 from reproduction.cells import Evaluation, Level

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from clocs.metrics.bootstrap import Interval
+from clocs.metrics.intervals import Interval
 from reproduction.report.estimates import Mean
 
 DASH: Final = "–"

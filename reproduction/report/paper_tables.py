@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from clocs.metrics.bootstrap import Interval
+from clocs.metrics.intervals import Interval
 from reproduction.cells import Level
 from reproduction.experiments import (
     COMPARED,

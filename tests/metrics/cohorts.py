@@ -8,6 +8,10 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
+from clocs.metrics.bootstrap import bootstrap
+from clocs.metrics.class_metrics import ClassMetrics
+from clocs.metrics.intervals import Interval
+
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -37,3 +41,9 @@ def make_cohort(
 def true_auc(shift: float) -> float:
     """Return the AUC of normal scores with variance 1 and a difference of means of ``shift``."""
     return NormalDist().cdf(shift / math.sqrt(2))
+
+
+def auc_interval(truth: Bools, scores: Floats, patients: Ints, *, replicates: int, seed: int) -> Interval:
+    """Return the 95 % interval of the macro AUC."""
+    metrics = ClassMetrics(truth, scores, patients, names=("auc",))
+    return bootstrap(metrics, replicates=replicates, seed=seed).macro("auc")

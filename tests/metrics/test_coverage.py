@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 
 from clocs.core.seeds import generator
-from clocs.metrics.bootstrap import (
-    bootstrap_intervals,
-    paired_difference,
-)
+from clocs.metrics.bootstrap import bootstrap
+from clocs.metrics.class_metrics import ClassMetrics
+from clocs.metrics.intervals import combined_interval
 from clocs.metrics.ranking import Ranking
-from tests.metrics.cohorts import make_cohort, true_auc
+from tests.metrics.cohorts import auc_interval, make_cohort, true_auc
 
 
 def coverage(
@@ -26,7 +25,7 @@ def coverage(
     for number in range(cohorts):
         truth, scores, who = make_cohort(generator(number, "cohort"), patients, frames, **options)
         units = np.arange(len(who)) if by_row else who
-        interval = bootstrap_intervals(truth, scores, units, replicates=replicates, seed=number).macro_auc
+        interval = auc_interval(truth, scores, units, replicates=replicates, seed=number)
         covered.append(interval.low <= true_auc(options.get("shift", 1.0)) <= interval.high)
     return float(np.mean(covered))
 
@@ -49,7 +48,8 @@ def test_a_95_percent_difference_covers_the_true_value_in_95_percent_of_cohorts(
         random = generator(number, "cohort")
         truth, first, who = make_cohort(random, 300, 3)
         second = 0.5 * truth + 0.8 * (first - truth) + 0.6 * random.normal(size=first.shape)
-        found = paired_difference(truth, first, second, who, replicates=200, seed=number)
+        sides = [bootstrap(ClassMetrics(truth, side, who), replicates=200, seed=number) for side in (first, second)]
+        found = sides[0].difference(sides[1], "auc")
         covered.append(found.low <= true_auc(1.0) - true_auc(0.5) <= found.high)
     assert 0.93 <= np.mean(covered) <= 0.97
 
@@ -60,7 +60,7 @@ def test_near_one_the_logit_scale_has_a_higher_coverage_than_percentiles() -> No
     covered = []
     for number in range(500):
         truth, scores, who = make_cohort(generator(number, "cohort"), 50, 3, shift=2.5)
-        interval = bootstrap_intervals(truth, scores, who, replicates=200, seed=number).macro_auc
+        interval = auc_interval(truth, scores, who, replicates=200, seed=number)
         ranking, random = Ranking(truth, scores), generator(number, "bootstrap")
         drawn = [ranking.auc(np.bincount(random.integers(0, 50, 50), minlength=50)[who]).mean() for _ in range(200)]
         low, high = np.nanquantile(drawn, [0.025, 0.975])
@@ -79,6 +79,21 @@ def test_coverage_of_intervals_with_few_positives(num_positives: int, expected: 
     num_covered = 0
     for number in range(cohorts):
         scores = random.normal(size=truth.shape) + shift * truth
-        found = bootstrap_intervals(truth, scores, np.arange(len(truth)), replicates=200, seed=number).macro_auc
+        found = auc_interval(truth, scores, np.arange(len(truth)), replicates=200, seed=number)
         num_covered += found.low <= true_auc(shift) <= found.high
     assert num_covered / cohorts == pytest.approx(expected, abs=0.06)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("num_runs", "spread", "expected"), [(5, 0.5, 0.95), (5, 3.0, 0.94), (3, 3.0, 0.92)])
+def test_coverage_of_intervals_over_patients_and_runs(num_runs: int, spread: float, expected: float) -> None:
+    """Runs have normal effects, whose standard deviation is ``spread`` times that of the mean over patients."""
+    random, covered, covered_by_patients = np.random.default_rng(num_runs), [], []
+    for number in range(1000):
+        by_run = random.normal() + spread * math.sqrt(num_runs) * random.normal(size=num_runs)
+        replicates = by_run[:, None] + random.normal(size=400)
+        both = combined_interval(by_run, replicates, None, seed=number)
+        covered.append(both.low <= 0 <= both.high)
+        covered_by_patients.append(abs(by_run.mean()) <= 1.96)
+    assert np.mean(covered) == pytest.approx(expected, abs=0.025)
+    assert np.mean(covered_by_patients) < np.mean(covered)

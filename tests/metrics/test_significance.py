@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import ttest_1samp
 
-from clocs.metrics.bootstrap import Interval
+from clocs.metrics.intervals import Interval
 from clocs.metrics.significance import (
     independent_difference,
     patient_and_seed_effect,

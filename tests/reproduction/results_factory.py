@@ -13,9 +13,8 @@ from clocs.core.run_identity import identity_name
 from clocs.evaluation.model_outputs import ModelOutputs
 from clocs.evaluation.scoring import compute_metrics, outputs_by_level
 from clocs.experiments.workspace import TABLE, CellTable
-from clocs.metrics.replicates import draw_replicates
 from reproduction.cells import LEVELS, AnyCell, Evaluation, Pretraining
-from reproduction.run_cell import REPLICATES_TABLE, best_kept_name
+from reproduction.run_cell import REPLICATES_TABLE, best_kept_name, draw_replicates
 
 STRENGTH = {
     **{"random": 0.2, "supervised": 1.4, "mtssl": 0.5, "byol": 0.4, "simclr": 0.8},
@@ -120,10 +119,8 @@ def write_replicates(folder: Path, name: str, scores: ModelOutputs, replicates: 
     """So few that they are quickly drawn, and of no use elsewhere."""
     known, drawn = dict(outputs_by_level(scores)), dict[str, Any]()
     for level in LEVELS:
-        rows = known[level]
-        found = draw_replicates(rows.truth, rows.values, rows.patient, replicates=replicates)
-        assert found is not None
-        drawn[level] = found.as_dict()
+        drawn[level] = draw_replicates(known[level], replicates)
+        assert drawn[level] is not None
     CellTable(folder / REPLICATES_TABLE).append(name, drawn)
 
 

@@ -13,7 +13,7 @@ import pytest
 from clocs.core.errors import ConfigError
 from clocs.evaluation.results import differences
 from clocs.experiments.workspace import TABLE
-from clocs.metrics.bootstrap import Interval
+from clocs.metrics.intervals import Interval
 from clocs.metrics.significance import Effect, patient_and_seed_effect
 from reproduction.cells import LEVELS, Level
 from reproduction.experiments import linear

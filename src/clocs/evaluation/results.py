@@ -12,8 +12,10 @@ from clocs.core.errors import ConfigError, IntegrityError, StoreError
 from clocs.core.files import write_bytes
 from clocs.evaluation.model_outputs import ModelOutputs
 from clocs.evaluation.scoring import LEVELS, outputs_by_level
-from clocs.metrics.bootstrap import Difference, paired_difference
+from clocs.metrics.bootstrap import bootstrap
 from clocs.metrics.calibration import reliability
+from clocs.metrics.class_metrics import ClassMetrics
+from clocs.metrics.intervals import Difference
 from clocs.metrics.ranking import roc_curves
 from clocs.training.runs import read_config
 
@@ -93,14 +95,9 @@ def differences(
     for level in levels:
         a, b = ([run[level] for run in side] for side in sides)
         _check_rows(a, b)
-        result[level] = paired_difference(
-            a[0].truth,
-            [run.values for run in a],
-            [run.values for run in b],
-            a[0].patient,
-            other=(b[0].truth, b[0].patient),
-            replicates=replicates,
-        )
+        metrics = [[ClassMetrics(run.truth, run.values, run.patient, names=("auc",)) for run in side] for side in (a, b)]
+        drawn = bootstrap(metrics[0], replicates=replicates)
+        result[level] = drawn.difference(bootstrap(metrics[1], replicates=replicates, draws_of=drawn), "auc")
     return result
 
 

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from clocs.evaluation.model_outputs import ModelOutputs
-from clocs.metrics.bootstrap import bootstrap_intervals
+from clocs.metrics.bootstrap import bootstrap
 from clocs.metrics.calibration import brier_score, expected_calibration_error
+from clocs.metrics.class_metrics import ClassMetrics
 from clocs.metrics.pooling import pool, pool_truth
 
 LEVELS = ("frame", "recording", "patient")
@@ -60,12 +61,13 @@ def compute_metrics(scores: ModelOutputs, *, adjust: Adjust | None = None, repli
 
 
 def _level_metrics(rows: ModelOutputs, replicates: int) -> dict[str, Any]:
-    intervals = bootstrap_intervals(rows.truth, rows.values, rows.patient, replicates=replicates).as_dict()
+    drawn = bootstrap(ClassMetrics(rows.truth, rows.values, rows.patient), replicates=replicates)
+    areas, precisions = drawn.classes("auc"), drawn.classes("average_precision")
     errors, squares = expected_calibration_error(rows.truth, rows.values), brier_score(rows.truth, rows.values)
     classes = {
         name: {
-            "auc": intervals["auc"][column],
-            "average_precision": intervals["average_precision"][column],
+            "auc": areas[column].as_dict(),
+            "average_precision": precisions[column].as_dict(),
             "positives": int(rows.truth[:, column].sum()),
             "calibration_error": float(errors[column]),
             "brier": float(squares[column]),
@@ -73,8 +75,8 @@ def _level_metrics(rows: ModelOutputs, replicates: int) -> dict[str, Any]:
         for column, name in enumerate(rows.classes)
     }
     return {
-        "auc": intervals["macro_auc"],
-        "average_precision": intervals["macro_average_precision"],
+        "auc": drawn.macro("auc").as_dict(),
+        "average_precision": drawn.macro("average_precision").as_dict(),
         "calibration_error": float(errors.mean()),
         "rows": len(rows.truth),
         "patients": len(np.unique(rows.patient)),

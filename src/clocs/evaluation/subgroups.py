@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from clocs.evaluation.model_outputs import ModelOutputs
 from clocs.evaluation.scoring import Adjust, pool_outputs
-from clocs.metrics.bootstrap import bootstrap_intervals
+from clocs.metrics.bootstrap import bootstrap
+from clocs.metrics.class_metrics import ClassMetrics
 from clocs.store.extra_columns import match_values
 from clocs.store.store import Store
 
@@ -54,10 +55,13 @@ def compute_subgroup_metrics(
                 continue
             part = rows.select(np.flatnonzero(members))
             enough = len(part.values) >= MIN_RECORDINGS
-            found = bootstrap_intervals(part.truth, part.values, part.patient) if enough else None
-            auc = found.macro_auc.as_dict() if found is not None else None
-            metrics[name] = {"recordings": len(part.values), "auc": auc}
+            metrics[name] = {"recordings": len(part.values), "auc": _macro_auc(part) if enough else None}
     return metrics
+
+
+def _macro_auc(rows: ModelOutputs) -> dict[str, float | None]:
+    drawn = bootstrap(ClassMetrics(rows.truth, rows.values, rows.patient, names=("auc",)))
+    return drawn.macro("auc").as_dict()
 
 
 def _groups(column: str, cells: pa.ChunkedArray) -> Masks:

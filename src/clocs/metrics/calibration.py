@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clocs.metrics.pooling import Groups, pool, pool_truth
-from clocs.metrics.ranking import Bools, Floats, check_classes
+from clocs.metrics.ranking import Bools, Floats, check_classes, check_weights
 
 TEMPERATURE_BOUNDS: Final = (0.01, 100.0)
 """Bounds of a fitted temperature. Logits that separate the classes would otherwise have a temperature of 0."""
@@ -59,10 +59,7 @@ def reliability(truth: Bools, probabilities: npt.NDArray[np.floating], bins: int
         ValueError: Shapes do not match, or probabilities are not between 0 and 1.
     """
     _check_probabilities(truth, probabilities)
-    if bins < 1:
-        raise ValueError(f"Expected bins of at least 1, got {bins}.")
-    num_classes = truth.shape[1]
-    edges = np.linspace(0.0, 1.0, bins + 1)
+    num_classes, edges = truth.shape[1], _bin_edges(bins)
     cell = (np.searchsorted(edges[1:-1], probabilities) + bins * np.arange(num_classes)).ravel()
 
     def total(values: npt.NDArray[Any]) -> Floats:
@@ -73,34 +70,45 @@ def reliability(truth: Bools, probabilities: npt.NDArray[np.floating], bins: int
     return Reliability(edges, count, total(probabilities) / filled, total(truth) / filled)
 
 
-def expected_calibration_error(truth: Bools, probabilities: npt.NDArray[np.floating], bins: int = 10) -> Floats:
-    """Return the expected calibration error of each class: the mean distance of probability and frequency.
+def expected_calibration_error(
+    truth: Bools, probabilities: npt.NDArray[np.floating], bins: int = 10, *, weights: npt.ArrayLike | None = None
+) -> Floats:
+    """Return the expected calibration error of each class: the mean distance of probability and frequency in bins.
 
     Args:
         truth: Labels of shape (N, K).
         probabilities: Probabilities of shape (N, K).
-        bins: Number of bins of equal width.
+        bins: Number of bins of equal width. A bin includes its upper edge.
+        weights: Weight of each row, of shape (N,) or (N, B); None for equal weights.
 
     Returns:
-        Errors of shape (K,); NaN without rows.
+        Errors of shape (K,) or (K, B); NaN without rows.
     """
-    binned = reliability(truth, probabilities, bins)
-    gap = np.nan_to_num(np.abs(binned.mean_probability - binned.observed))
-    return np.asarray((binned.count * gap).sum(axis=1) / (len(truth) or np.nan))
+    _check_probabilities(truth, probabilities)
+    weight = check_weights(len(truth), weights)
+    cells = np.searchsorted(_bin_edges(bins)[1:-1], probabilities)
+    gaps = np.asarray(probabilities, np.float64) - truth
+    total = sum(np.abs(np.where(cells == cell, gaps, 0.0).T @ weight) for cell in range(bins))
+    return np.asarray(total / _total_weight(weight))
 
 
-def brier_score(truth: Bools, probabilities: npt.NDArray[np.floating]) -> Floats:
+def brier_score(
+    truth: Bools, probabilities: npt.NDArray[np.floating], *, weights: npt.ArrayLike | None = None
+) -> Floats:
     """Return the Brier score of each class: the mean squared distance of probability and truth.
 
     Args:
         truth: Labels of shape (N, K).
         probabilities: Probabilities of shape (N, K).
+        weights: Weight of each row, of shape (N,) or (N, B); None for equal weights.
 
     Returns:
-        Scores of shape (K,); NaN without rows.
+        Scores of shape (K,) or (K, B); NaN without rows.
     """
     _check_probabilities(truth, probabilities)
-    return np.asarray(np.square(probabilities - truth).sum(axis=0, dtype=np.float64) / (len(truth) or np.nan))
+    weight = check_weights(len(truth), weights)
+    squares = np.square(np.asarray(probabilities, np.float64) - truth)
+    return np.asarray(squares.T @ weight / _total_weight(weight))
 
 
 def to_probabilities(logits: npt.NDArray[np.floating], temperature: float, multi_label: bool) -> Floats:
@@ -253,6 +261,17 @@ def _check_probabilities(truth: Bools, probabilities: npt.NDArray[np.floating]) 
         raise ValueError(
             "Expected probabilities from 0 to 1. Convert logits with clocs.metrics.calibration.to_probabilities."
         )
+
+
+def _bin_edges(bins: int) -> Floats:
+    if bins < 1:
+        raise ValueError(f"Expected bins of at least 1, got {bins}.")
+    return np.linspace(0.0, 1.0, bins + 1)
+
+
+def _total_weight(weight: Floats) -> Floats:
+    total = weight.sum(axis=0)
+    return np.where(total > 0, total, np.nan)
 
 
 def _nan_to_none(values: Floats) -> list[list[float | None]]:

@@ -22,10 +22,18 @@ class _Order:
     """Labels of these rows, of shape (N,)."""
     ends: npt.NDArray[np.intp]
     """Last position of each of the S different scores, of shape (S,). Rows that tie are counted together."""
+    hits: npt.NDArray[np.intp]
+    """Positions of the positives, of shape (P,)."""
+    first_hits: npt.NDArray[np.intp]
+    """For each of the T different scores of positives, the index of its first positive in ``hits``, of shape (T,)."""
+    spans: npt.NDArray[np.intp]
+    """For each of these scores, the number of rows above it and the number of rows at or above it, of shape (2, T)."""
 
 
 class Ranking:
     """Ranking metrics of scores that are sorted once and evaluated with many row weights, as a bootstrap needs.
+
+    Weights have the shape (N,), or (N, B) for B sets of weights at once. Metrics have the shape (K,) or (K, B).
 
     Args:
         truth: Labels of shape (N, K).
@@ -35,27 +43,34 @@ class Ranking:
     def __init__(self, truth: Bools, scores: npt.NDArray[np.floating]) -> None:
         check_classes(truth, scores)
         self.rows, self.classes = truth.shape
+        self._scores = scores
         self._orders = [_order(truth[:, index], scores[:, index]) for index in range(self.classes)]
 
     def auc(self, weights: npt.ArrayLike | None = None) -> Floats:
-        """Return the area under the ROC curve of each class, of shape (K,).
+        """Return the area under the ROC curve of each class.
 
         Args:
-            weights: Weight of each row, of shape (N,); None for equal weights.
+            weights: Weight of each row, of shape (N,) or (N, B); None for equal weights.
 
         Returns:
-            AUCs, NaN for a class without positives or negatives of positive weight.
+            AUCs of shape (K,) or (K, B), NaN for a class without positives or negatives of positive weight.
         """
-        return np.array([_area(true, false) for true, false in self.counts(weights)])
+        return np.asarray(self.auc_and_average_precision(weights)[0])
 
     def average_precision(self, weights: npt.ArrayLike | None = None) -> Floats:
-        """Return the average precision of each class without interpolation, of shape (K,); NaN like the AUC."""
-        return np.array([_average_precision(true, false) for true, false in self.counts(weights)])
+        """Return the average precision of each class without interpolation, with shape and NaN like the AUC."""
+        return np.asarray(self.auc_and_average_precision(weights)[1])
 
     def auc_and_average_precision(self, weights: npt.ArrayLike | None = None) -> Floats:
-        """Return AUC and average precision, of shape (2, K). It is faster than two separate calls."""
-        pairs = [(_area(true, false), _average_precision(true, false)) for true, false in self.counts(weights)]
-        return np.array(pairs).reshape(self.classes, 2).T
+        """Return AUC and average precision, of shape (2, K) or (2, K, B)."""
+        weight = check_weights(self.rows, weights)
+        columns = weight if weight.ndim == 2 else weight[:, None]
+        cumulative = np.zeros((self.rows + 1, columns.shape[1]))
+        found = np.full((2, self.classes, columns.shape[1]), np.nan)
+        for index, order in enumerate(self._orders):
+            if len(order.hits):
+                found[:, index] = _area_and_precision(order, columns, cumulative)
+        return found.reshape(2, self.classes, *weight.shape[1:])
 
     def counts(self, weights: npt.ArrayLike | None = None) -> Iterator[tuple[Floats, Floats]]:
         """Yield for each class the total weight of positives and of negatives at or above each different score.
@@ -66,14 +81,17 @@ class Ranking:
         Yields:
             Two arrays of shape (S,), where S is the number of different scores.
         """
-        weight = np.ones(self.rows) if weights is None else np.asarray(weights, np.float64)
-        if weight.shape != (self.rows,) or not weight.min(initial=0.0) >= 0:
-            raise ValueError(f"Expected weights of shape ({self.rows},) without negative values and NaN.")
+        weight = check_weights(self.rows, weights)
         for order in self._orders:
             sorted_weight = weight[order.rows]
             positive = sorted_weight * order.positive
             # Negatives are summed separately, because a difference of large sums would lose precision.
             yield positive.cumsum()[order.ends], (sorted_weight - positive).cumsum()[order.ends]
+
+    def thresholds(self) -> Iterator[Floats]:
+        """Yield the different scores of each class in descending order, of shape (S,), like :meth:`counts`."""
+        for column, order in enumerate(self._orders):
+            yield self._scores[order.rows[order.ends], column]
 
 
 def auc(truth: Bools, scores: npt.NDArray[np.floating], weights: npt.ArrayLike | None = None) -> Floats:
@@ -146,24 +164,45 @@ def _order(truth: Bools, scores: npt.NDArray[np.floating]) -> _Order:
     descending = scores[rows]
     falls = np.append(descending[1:] != descending[:-1], True)
     ends = np.flatnonzero(falls[: len(rows)])
-    return _Order(rows, truth[rows], ends)
+    positive = truth[rows]
+    hits = np.flatnonzero(positive)
+    scores_of_hits, first_hits = np.unique(np.searchsorted(ends, hits), return_index=True)
+    spans = np.stack([np.append(0, ends + 1)[scores_of_hits], ends[scores_of_hits] + 1])
+    return _Order(rows, positive, ends, hits, first_hits, spans)
 
 
-def _area(true: Floats, false: Floats) -> float:
-    """Return the area of the trapezoids below the ROC curve, which counts ties half."""
-    if not len(true) or not true[-1] or not false[-1]:
-        return float("nan")
-    doubled = false[0] * true[0] + (np.diff(false) * (true[1:] + true[:-1])).sum()
-    return float(doubled / (2 * true[-1] * false[-1]))
+def _area_and_precision(order: _Order, weights: Floats, cumulative: Floats) -> tuple[Floats, Floats]:
+    """Return AUC and average precision of a class with positives, of shape (B,) each, from weights (N, B).
+
+    Only scores of positives contribute: to the AUC the weight of the negatives below them, where ties count half; to
+    the average precision the precision at each of them, weighted by the increase of recall. ``cumulative`` is memory of
+    shape (N + 1, B) for the weight of negatives above each position; its first row is zero.
+    """
+    positive = weights[order.rows[order.hits]]
+    negative = cumulative[1:]
+    np.take(weights, order.rows, axis=0, out=negative)
+    negative[order.hits] = 0  # summed separately, because a difference of large sums would lose precision
+    np.cumsum(negative, axis=0, out=negative)
+    above, through = cumulative[order.spans[0]], cumulative[order.spans[1]]
+    at_score = np.add.reduceat(positive, order.first_hits, axis=0)
+    selected = at_score.cumsum(axis=0)
+    num_positive, num_negative = selected[-1], cumulative[-1]
+    precision = np.divide(selected, selected + through, out=np.zeros_like(selected), where=selected > 0)
+    is_defined = (num_positive > 0) & (num_negative > 0)
+    num_positive = np.where(is_defined, num_positive, np.nan)
+    with np.errstate(invalid="ignore"):
+        area = (at_score * (num_negative - (above + through) / 2)).sum(axis=0) / (num_positive * num_negative)
+        return area, (at_score * precision).sum(axis=0) / num_positive
 
 
-def _average_precision(true: Floats, false: Floats) -> float:
-    """Return the precision at each different score, weighted by the increase of recall."""
-    if not len(true) or not true[-1] or not false[-1]:
-        return float("nan")
-    num_selected = true + false
-    precision = np.divide(true, num_selected, out=np.zeros_like(true), where=num_selected > 0)
-    return float((true[0] * precision[0] + (np.diff(true) * precision[1:]).sum()) / true[-1])
+def check_weights(num_rows: int, weights: npt.ArrayLike | None) -> Floats:
+    """Return weights of shape (N,) or (N, B); ones for None. Raise a ``ValueError`` for negative values and NaN."""
+    weight = np.ones(num_rows) if weights is None else np.asarray(weights, np.float64)
+    if weight.ndim not in (1, 2) or weight.shape[0] != num_rows or not weight.min(initial=0.0) >= 0:
+        raise ValueError(
+            f"Expected weights of shape ({num_rows},) or ({num_rows}, B) without negative values and NaN."
+        )
+    return weight
 
 
 def _corners(counts: Floats) -> Floats:

@@ -1,14 +1,12 @@
-"""Bootstrap replicates of a macro AUC, which are small enough to be stored with a result.
+"""Bootstrap replicates of a metric, which are small enough to be stored with a result.
 
 All evaluations on the same patients use the same draws. The replicates of two results therefore give the interval of
-their difference, and those of several seeds the interval of their mean, without the scores of patients.
+their difference, and those of several runs the interval of their mean, without the scores of patients.
 """
 
 from __future__ import annotations
 
 import base64
-import hashlib
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,8 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from clocs.core.errors import ConfigError
-from clocs.metrics.bootstrap import Interval, PatientResampler, Patients, Scores, logit_interval, normal_quantile
-from clocs.metrics.ranking import Bools, Floats, Ranking, macro_average
+from clocs.metrics.intervals import Floats, Interval, combined_interval, normal_interval, normal_quantile
 
 STEPS: Final = (1 << 16) - 1
 """Number of steps between the lowest and the highest stored replicate."""
@@ -25,14 +22,15 @@ STEPS: Final = (1 << 16) - 1
 
 @dataclass(frozen=True)
 class Replicates:
-    """Macro AUC on several draws of the test patients."""
+    """A metric on several draws of the test patients, for example the macro AUC of a run."""
 
     values: Floats
-    """Macro AUC on each draw, of shape (R,)."""
+    """The metric on each draw, of shape (R,)."""
     draws: str
     """Hash of the draws. Replicates with different hashes cannot be compared."""
-    half_pair: float
-    """Half of the contribution of one pair of patients to the AUC. Logits are clipped to it at 0 and 1."""
+    half_pair: float | None
+    """Half of the contribution of one pair of patients to an AUC, or of one patient to another metric between 0 and 1.
+    Logits are clipped to it at 0 and 1. None for a metric with symmetric intervals."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the replicates for JSON, each as one of 65,536 values between the lowest and the highest."""
@@ -57,42 +55,22 @@ class Replicates:
         try:
             codes = np.frombuffer(base64.b64decode(stored["codes"], validate=True), "<u2")
             low, high = float(stored["low"]), float(stored["high"])
-            return cls(low + codes * ((high - low) / STEPS), str(stored["draws"]), float(stored["half_pair"]))
+            half_pair = None if stored["half_pair"] is None else float(stored["half_pair"])
+            return cls(low + codes * ((high - low) / STEPS), str(stored["draws"]), half_pair)
         except (KeyError, TypeError, ValueError) as error:
             raise ConfigError(f"Invalid replicates of a result: {error}") from error
 
 
-def draw_replicates(
-    truth: Bools, scores: Scores, patients: Patients, *, replicates: int = 1000, seed: int = 0
-) -> Replicates | None:
-    """Compute the macro AUC on draws of patients with all of their rows.
+def mean_interval(
+    value: float, runs: Sequence[Replicates], *, by_run: Sequence[float] | None = None, level: float = 0.95
+) -> Interval:
+    """Return the interval of the mean of several runs.
 
     Args:
-        truth: Labels of shape (N, K).
-        scores: Scores of shape (N, K).
-        patients: Patient of each row, of shape (N,).
-        replicates: Number of draws.
-        seed: Seed of the draws.
-
-    Returns:
-        The replicates, or None if a class is too rare.
-    """
-    resampler, ranking = PatientResampler(truth, patients), Ranking(truth, scores)
-    values, digest = [], hashlib.sha256()
-    for counts in resampler.draws(replicates, seed):
-        digest.update(counts.astype("<u4").tobytes())
-        values.append(macro_average(ranking.auc(counts[resampler.member])))
-    if len(values) < replicates:
-        return None
-    return Replicates(np.array(values), digest.hexdigest()[:16], macro_average(resampler.half_pair))
-
-
-def mean_interval(value: float, runs: Sequence[Replicates], *, level: float = 0.95) -> Interval:
-    """Return the interval over patients of the mean AUC of several runs.
-
-    Args:
-        value: Mean AUC on all patients.
+        value: Mean on all patients.
         runs: Replicates of each run.
+        by_run: Value of each run on all patients. If given, the interval is over patients and runs, for example over
+            draws of labels. None: it is over patients.
         level: Confidence level.
 
     Returns:
@@ -102,35 +80,44 @@ def mean_interval(value: float, runs: Sequence[Replicates], *, level: float = 0.
         ConfigError: The runs have different draws.
     """
     _check_same_draws(runs)
-    replicate_values = np.mean([run.values for run in runs], axis=0)
-    return logit_interval(value, replicate_values, runs[0].half_pair, normal_quantile(level))
+    drawn, half_pair = np.stack([run.values for run in runs]), runs[0].half_pair
+    if by_run is not None:
+        return combined_interval(np.asarray(by_run, np.float64), drawn, half_pair, level=level)
+    return normal_interval(value, drawn.mean(axis=0), half_pair, normal_quantile(level))
 
 
 def difference_interval(
-    value: float, first: Sequence[Replicates], second: Sequence[Replicates], *, level: float = 0.95
+    value: float,
+    first: Sequence[Replicates],
+    second: Sequence[Replicates],
+    *,
+    by_run: Sequence[float] | None = None,
+    level: float = 0.95,
 ) -> Interval:
-    """Return the symmetric interval over patients of the difference of two mean AUCs.
+    """Return the symmetric interval of the difference of two means of runs.
 
     Args:
         value: Difference on all patients.
         first: Replicates of each run of the first side.
         second: Replicates of each run of the second side.
+        by_run: Difference of each pair of runs on all patients. If given, the interval is over patients and runs, and
+            the sides have the same runs in the same order. None: it is over patients.
         level: Confidence level.
 
     Returns:
         The interval.
 
     Raises:
-        ConfigError: The runs have different draws.
+        ConfigError: The runs have different draws, or the sides different numbers of runs that are resampled.
     """
     _check_same_draws([*first, *second])
-    replicate_values = np.mean([run.values for run in first], axis=0) - np.mean([run.values for run in second], axis=0)
-    margin = normal_quantile(level) * float(replicate_values.std(ddof=1))
-    return (
-        Interval(value, value - margin, value + margin)
-        if math.isfinite(margin)
-        else Interval(value, math.nan, math.nan)
-    )
+    sides = [np.stack([run.values for run in side]) for side in (first, second)]
+    if by_run is None:
+        gaps = sides[0].mean(axis=0) - sides[1].mean(axis=0)
+        return normal_interval(value, gaps, None, normal_quantile(level))
+    if not len(first) == len(second) == len(by_run):
+        raise ConfigError(f"Expected pairs of runs, got {len(first)} and {len(second)} runs.")
+    return combined_interval(np.asarray(by_run, np.float64), sides[0] - sides[1], None, level=level)
 
 
 def _check_same_draws(runs: Sequence[Replicates]) -> None:

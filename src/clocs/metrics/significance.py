@@ -5,14 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
-from clocs.metrics.bootstrap import Interval, normal_quantile
-
-NEGLIGIBLE: Final = 1e-6
-"""Fraction of the variance below which the variance of seeds is ignored."""
+from clocs.metrics.intervals import Interval, degrees_of_freedom, normal_quantile, student_quantile
 
 
 @dataclass(frozen=True)
@@ -51,11 +47,10 @@ def patient_and_seed_effect(patients: Interval, by_seed: Sequence[float], *, lev
     seed_variance = float(np.var(by_seed, ddof=1)) / num_seeds if num_seeds > 1 else 0.0
     variance = patient_variance + seed_variance
     fraction = seed_variance / variance if variance else 0.0
-    degrees_of_freedom = (num_seeds - 1) / fraction**2 if fraction > NEGLIGIBLE else math.inf
-    error = math.sqrt(variance)
-    margin = float(student.ppf((1 + level) / 2, degrees_of_freedom)) * error
-    value = patients.value
-    p_above = float(student.sf(value / error, degrees_of_freedom)) if error else 0.5 - 0.5 * np.sign(value)
+    error, value = math.sqrt(variance), patients.value
+    margin = student_quantile(level, num_seeds, fraction) * error
+    freedom = degrees_of_freedom(num_seeds, fraction)
+    p_above = float(student.sf(value / error, freedom)) if error else 0.5 - 0.5 * np.sign(value)
     return Effect(value, value - margin, value + margin, float(p_above))
 
 

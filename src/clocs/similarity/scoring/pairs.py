@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from clocs.core.errors import ConfigError
 from clocs.core.seeds import generator
-from clocs.metrics.bootstrap import Interval, bootstrap_metrics
+from clocs.metrics.bootstrap import bootstrap_metrics
+from clocs.metrics.intervals import Interval
 from clocs.metrics.ranking import Floats, OperatingPoints
 from clocs.similarity.segments import Ints, Segments, Vectors
 

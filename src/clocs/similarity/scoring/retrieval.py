@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from clocs.core.errors import ConfigError
-from clocs.metrics.bootstrap import MIN_PATIENTS, bootstrap_metrics
+from clocs.metrics.bootstrap import bootstrap_metrics
 from clocs.metrics.ranking import Bools, Floats, macro_average
+from clocs.metrics.resampling import MIN_PATIENTS
 from clocs.similarity.segments import Ints, Segments, unit_length
 
 NUM_NEIGHBORS: Final = 10

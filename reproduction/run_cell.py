@@ -12,10 +12,10 @@ from clocs.core.files import write_bytes
 from clocs.core.options import validate_model
 from clocs.evaluation.checkpoint import RANDOM
 from clocs.evaluation.finetune import FinetuneConfig, finetune
+from clocs.evaluation.model_outputs import ModelOutputs
 from clocs.evaluation.pca import write_pca_encoder
 from clocs.evaluation.probe import ProbeConfig, probe
 from clocs.evaluation.results import load_scores
-from clocs.evaluation.model_outputs import ModelOutputs
 from clocs.evaluation.scoring import outputs_by_level
 from clocs.experiments.grid import compute_cell
 from clocs.experiments.workspace import CellTable, Workspace

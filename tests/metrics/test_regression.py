@@ -19,7 +19,9 @@ def test_metrics_equal_scikit_learn_with_weights(seed: int, rows: int) -> None:
     random = np.random.default_rng(seed)
     values = 60 + 15 * random.normal(size=rows)
     predictions, weights = values + 10 * random.normal(size=rows), random.exponential(size=(rows, 2))
-    assert float(mean_absolute_error(values, predictions)) == pytest.approx(sklearn_error(values, predictions), abs=1e-12)
+    assert float(mean_absolute_error(values, predictions)) == pytest.approx(
+        sklearn_error(values, predictions), abs=1e-12
+    )
     assert float(r2_score(values, predictions)) == pytest.approx(sklearn_r2(values, predictions), abs=1e-12)
     for found, expected in ((mean_absolute_error, sklearn_error), (r2_score, sklearn_r2)):
         both = found(values, predictions, weights)

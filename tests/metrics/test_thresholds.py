@@ -9,7 +9,8 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import accuracy_score, confusion_matrix as sklearn_confusion_matrix, f1_score, recall_score
+from sklearn.metrics import accuracy_score, f1_score, recall_score
+from sklearn.metrics import confusion_matrix as sklearn_confusion_matrix
 
 from clocs.metrics.thresholds import Decisions, Thresholds, confusion_matrix, highest_score
 

@@ -95,7 +95,9 @@ def differences(
     for level in levels:
         a, b = ([run[level] for run in side] for side in sides)
         _check_rows(a, b)
-        metrics = [[ClassMetrics(run.truth, run.values, run.patient, names=("auc",)) for run in side] for side in (a, b)]
+        metrics = [
+            [ClassMetrics(run.truth, run.values, run.patient, names=("auc",)) for run in side] for side in (a, b)
+        ]
         drawn = bootstrap(metrics[0], replicates=replicates)
         result[level] = drawn.difference(bootstrap(metrics[1], replicates=replicates, draws_of=drawn), "auc")
     return result

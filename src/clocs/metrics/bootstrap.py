@@ -135,9 +135,7 @@ class Bootstrap:
         (first, first_drawn), (second, second_drawn) = self._macro(name, classes), other._macro(name, classes)
         if not resample_runs:
             first, second = first.mean(keepdims=True), second.mean(keepdims=True)
-            first_drawn, second_drawn = (
-                drawn.mean(axis=0, keepdims=True) for drawn in (first_drawn, second_drawn)
-            )
+            first_drawn, second_drawn = (drawn.mean(axis=0, keepdims=True) for drawn in (first_drawn, second_drawn))
         elif len(first) != len(second):
             raise ValueError(f"Expected the same runs on both sides, got {len(first)} and {len(second)} runs.")
         gaps = first_drawn - second_drawn

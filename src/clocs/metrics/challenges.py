@@ -120,8 +120,8 @@ class CinC2021:
 
     A recording with labels x and answers y adds 1 / |x or y| to each pair of a label and an answer; pairs are weighted
     by the official table. The score is 0 for a classifier that always answers sinus rhythm and 1 for one that answers
-    the labels (Perez Alday et al. 2020). Classes that the table joins with ``|``, or gives a weight of 1, are equivalent
-    and count once. Classes that are not in the table are not scored.
+    the labels (Perez Alday et al. 2020). Classes that the table joins with ``|``, or gives a weight of 1, are
+    equivalent and count once. Classes that are not in the table are not scored.
     """
 
     classes: tuple[str, ...]
@@ -188,9 +188,7 @@ class CinC2021:
         return np.asarray(pairs / np.maximum((labels | answers).sum(axis=1), 1))
 
 
-def _join_equivalent(
-    codes: list[tuple[str, ...]], weights: Floats
-) -> tuple[tuple[tuple[str, ...], ...], Floats]:
+def _join_equivalent(codes: list[tuple[str, ...]], weights: Floats) -> tuple[tuple[tuple[str, ...], ...], Floats]:
     """Join classes with a weight of 1 between them; the first one's weights are kept."""
     is_first, joined = [], []
     for index, group in enumerate(codes):

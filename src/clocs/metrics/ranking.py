@@ -180,7 +180,7 @@ def _area_and_precision(order: _Order, weights: Floats, cumulative: Floats) -> t
     """
     positive = weights[order.rows[order.hits]]
     negative = cumulative[1:]
-    np.take(weights, order.rows, axis=0, out=negative)
+    np.take(weights, order.rows, axis=0, out=negative, mode="clip")  # other modes copy through a buffer
     negative[order.hits] = 0  # summed separately, because a difference of large sums would lose precision
     np.cumsum(negative, axis=0, out=negative)
     above, through = cumulative[order.spans[0]], cumulative[order.spans[1]]
@@ -199,9 +199,7 @@ def check_weights(num_rows: int, weights: npt.ArrayLike | None) -> Floats:
     """Return weights of shape (N,) or (N, B); ones for None. Raise a ``ValueError`` for negative values and NaN."""
     weight = np.ones(num_rows) if weights is None else np.asarray(weights, np.float64)
     if weight.ndim not in (1, 2) or weight.shape[0] != num_rows or not weight.min(initial=0.0) >= 0:
-        raise ValueError(
-            f"Expected weights of shape ({num_rows},) or ({num_rows}, B) without negative values and NaN."
-        )
+        raise ValueError(f"Expected weights of shape ({num_rows},) or ({num_rows}, B) without negative values and NaN.")
     return weight
 
 

@@ -21,7 +21,7 @@ MAX_DRAWS_PER_REPLICATE: Final = 100
 """Maximum number of draws per replicate. If they do not suffice, classes are too rare for an interval."""
 DRAWS_PER_CHECK: Final = 64
 """Number of draws that are checked for lost classes at once."""
-WEIGHTS_PER_BLOCK: Final = 1 << 17
+WEIGHTS_PER_BLOCK: Final = 1 << 16
 """Approximate number of row weights in a block of replicates. Larger blocks do not fit into the processor's cache."""
 
 
@@ -67,7 +67,7 @@ class PatientResampler:
         pairs = self.positive * self.negative
         self.half_pair = 0.5 / np.where(pairs, pairs, np.nan)
         """Half of the contribution of a pair of patients to the AUC of each class, of shape (K,); NaN without pairs."""
-        self._needed = sides[:, np.tile(pairs > 0, 2)].astype(np.float64)
+        self._needed = sides[:, np.tile(pairs > 0, 2)].astype(np.float32)
 
     def patient_indices(self, patients: Patients) -> npt.NDArray[np.intp]:
         """Return the index of the patient of each row, of shape (N,)."""
@@ -90,5 +90,5 @@ class PatientResampler:
 
     def _complete_draws(self, draws: Iterator[Floats]) -> Iterator[Floats]:
         while candidates := list(islice(draws, DRAWS_PER_CHECK)):
-            complete = (np.stack(candidates) @ self._needed > 0).all(axis=1)
+            complete = (np.stack(candidates, dtype=np.float32, casting="same_kind") @ self._needed > 0).all(axis=1)
             yield from (counts for counts, keep in zip(candidates, complete.tolist(), strict=True) if keep)

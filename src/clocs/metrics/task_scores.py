@@ -143,9 +143,7 @@ def _class_levels(
             )
         )
         means = pool(run, patients)[1]
-        pooled.append(
-            ClassMetrics(pooled_truth, means, groups, names=names, thresholds=thresholds, untrained=mask)
-        )
+        pooled.append(ClassMetrics(pooled_truth, means, groups, names=names, thresholds=thresholds, untrained=mask))
     return {"recording": recordings, "patient": pooled}
 
 
@@ -191,9 +189,7 @@ def _choose_thresholds(kind: Kind, validation: tuple[Bools, Runs], masks: Sequen
     truth, scores = _as_classes(kind, validation[0]), _as_list(validation[1])
     if len(scores) != len(masks):
         raise ValueError(f"Expected validation scores of {len(masks)} runs, got {len(scores)}.")
-    return [
-        Thresholds.fit(truth, _as_columns(run), untrained=mask) for run, mask in zip(scores, masks, strict=True)
-    ]
+    return [Thresholds.fit(truth, _as_columns(run), untrained=mask) for run, mask in zip(scores, masks, strict=True)]
 
 
 def _as_list(scores: Runs) -> list[Scores]:

@@ -43,9 +43,7 @@ class Thresholds:
         """
         ranking, num_positives = Ranking(truth, scores), truth.sum(axis=0)
         values = np.full(truth.shape[1], np.inf)
-        for column, ((true, false), candidates) in enumerate(
-            zip(ranking.counts(), ranking.thresholds(), strict=True)
-        ):
+        for column, ((true, false), candidates) in enumerate(zip(ranking.counts(), ranking.thresholds(), strict=True)):
             if num_positives[column] and (untrained is None or not untrained[column]):
                 values[column] = candidates[np.argmax(2 * true / (true + false + num_positives[column]))]
         return cls(values)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.special import expit, log_softmax, logit
@@ -53,6 +53,23 @@ def test_bins_equal_those_of_scikit_learn(rows: int, classes: int, bins: int, se
         assert np.isnan(found.observed[index][~filled]).all()
         assert errors[index] == pytest.approx((found.count[index][filled] / rows) @ np.abs(mean - observed))
         assert briers[index] == pytest.approx(brier_score_loss(truth[:, index], values[:, index]))
+
+
+@given(st.integers(2, 60), st.integers(0, 2**32))
+@settings(max_examples=30)
+def test_an_integer_weight_equals_repeated_rows(rows: int, seed: int) -> None:
+    truth, values = make(rows, 2, seed)
+    times = np.random.default_rng(seed).integers(0, 4, (rows, 2))
+    times[0] = 1
+    for measure in (expected_calibration_error, brier_score):
+        found = measure(truth, values, weights=times)
+        for index in range(2):
+            copies = np.repeat(np.arange(rows), times[:, index])
+            expected = measure(truth[copies], values[copies])
+            np.testing.assert_allclose(found[:, index], expected, rtol=0, atol=1e-12)
+    weighted = brier_score(truth, values, weights=times[:, 0])[0]
+    literal = brier_score_loss(truth[:, 0], values[:, 0], sample_weight=times[:, 0])
+    assert weighted == pytest.approx(literal, abs=1e-12)
 
 
 def test_calibration_errors_computed_by_hand() -> None:

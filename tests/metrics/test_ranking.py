@@ -62,6 +62,17 @@ def test_an_integer_weight_equals_repeated_rows(case: Case) -> None:
 
 
 @given(cases())
+@settings(max_examples=50)
+def test_many_weights_at_once_equal_one_after_the_other(case: Case) -> None:
+    truth, scores, weights = case
+    several = np.stack([weights, np.ones(len(weights)), weights[::-1], 0 * weights], axis=1)
+    ranking = Ranking(truth, scores)
+    for measure in (ranking.auc, ranking.average_precision):
+        alone = [measure(several[:, index]) for index in range(4)]
+        np.testing.assert_allclose(measure(several), np.stack(alone, axis=1), rtol=0, atol=1e-14)
+
+
+@given(cases())
 def test_the_combined_function_equals_the_separate_ones(case: Case) -> None:
     truth, scores, weights = case
     ranking = Ranking(truth, scores)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import mean_absolute_error as sklearn_error
 from sklearn.metrics import r2_score as sklearn_r2
@@ -15,6 +15,7 @@ from clocs.metrics.regression import RegressionMetrics, mean_absolute_error, r2_
 
 
 @given(st.integers(0, 2**32), st.integers(3, 50))
+@settings(max_examples=30)
 def test_metrics_equal_scikit_learn_with_weights(seed: int, rows: int) -> None:
     random = np.random.default_rng(seed)
     values = 60 + 15 * random.normal(size=rows)

@@ -258,8 +258,8 @@ def test_runs_are_drawn_together_with_patients() -> None:
     ]
     by_run = [mean_of_classes(roc_auc_score, truth, run) for run in runs]
     spread = np.std([math.log(item / (1 - item)) for item in literal], ddof=1)
-    fraction = np.var([math.log(item / (1 - item)) for item in by_run], ddof=1) / 3 / spread**2
-    margin, value = student.ppf(0.975, 2 / min(fraction, 1) ** 2) * spread, np.mean(by_run)
+    fraction = float(np.var([math.log(item / (1 - item)) for item in by_run], ddof=1) / 3 / spread**2)
+    margin, value = student.ppf(0.975, 2 / min(fraction, 1.0) ** 2) * spread, np.mean(by_run)
     center = math.log(value / (1 - value))
     expected = [value, *(1 / (1 + math.exp(-(center + side * margin))) for side in (-1, 1))]
     found = drawn.macro("auc", resample_runs=True)

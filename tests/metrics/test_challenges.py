@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from clocs.core.errors import ConfigError
-from clocs.metrics.challenges import CPSC2018, SINUS_RHYTHM, CinC2017, CinC2021
+from clocs.metrics.challenges import CPSC2018, SINUS_RHYTHM, Challenge, CinC2017, CinC2021
 
 Bools = npt.NDArray[np.bool_]
 RHYTHMS = ("AF", "Noisy", "Normal", "Other")
@@ -163,11 +163,12 @@ def test_the_weight_table_is_required_and_checked(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["cinc2017", "cpsc2018", "cinc2021"])
 def test_an_integer_weight_equals_repeated_recordings(name: str, tmp_path: Path) -> None:
     write_table(tmp_path / "weights.csv", CODES)
-    score, classes = {
-        "cinc2017": (CinC2017(RHYTHMS), 4),
-        "cpsc2018": (CPSC2018(NINE), 9),
-        "cinc2021": (CinC2021.read(CODES, tmp_path / "weights.csv"), 5),
-    }[name]
+    scores: dict[str, Challenge] = {
+        "cinc2017": CinC2017(RHYTHMS),
+        "cpsc2018": CPSC2018(NINE),
+        "cinc2021": CinC2021.read(CODES, tmp_path / "weights.csv"),
+    }
+    score, classes = scores[name], {"cinc2017": 4, "cpsc2018": 9, "cinc2021": 5}[name]
     truth, answers = draw_answers(10, 300, classes), draw_answers(11, 300, classes)
     times = np.random.default_rng(12).integers(0, 4, (300, 2))
     found = score(truth, answers, times)[name]

@@ -49,7 +49,7 @@ def test_intervals_are_symmetric_and_equal_a_literal_bootstrap() -> None:
         value, margin = score(values, sides[0]), 1.9599640 * np.std(literal[0], ddof=1)
         found = drawn[0].macro(name)
         assert [found.value, found.low, found.high] == pytest.approx([value, value - margin, value + margin], abs=1e-7)
-        gaps = np.subtract(*literal)
+        gaps = np.array(literal[0]) - literal[1]
         difference, margin = drawn[0].difference(drawn[1], name), 1.9599640 * gaps.std(ddof=1)
         value -= score(values, sides[1])
         assert [difference.value, difference.low] == pytest.approx([value, value - margin], abs=1e-7)

@@ -33,7 +33,8 @@ def make_part(seed: int, patients: int = 60, *, exclusive: bool = False) -> tupl
 def score(kind: Any = "multi-label", *, seed: int = 0, replicates: int = 20, **options: Any) -> dict[str, Any]:
     truth, scores, patients = make_part(seed, exclusive=kind == "multi-class")
     validation = make_part(99, exclusive=kind == "multi-class")[:2]
-    return score_task(kind, truth, scores, patients, **{"validation": validation, "replicates": replicates} | options)
+    given: dict[str, Any] = {"validation": validation, "replicates": replicates} | options
+    return score_task(kind, truth, scores, patients, **given)
 
 
 def test_a_multi_label_row_has_the_values_of_scikit_learn() -> None:
@@ -102,7 +103,7 @@ def test_a_multi_class_row_has_a_confusion_matrix_and_a_challenge_score() -> Non
 def test_a_binary_row_takes_one_dimension() -> None:
     truth, scores, patients = make_part(0)
     validation = make_part(99)
-    options = {"validation": (validation[0][:, 0], validation[1][:, 0]), "replicates": 5}
+    options: dict[str, Any] = {"validation": (validation[0][:, 0], validation[1][:, 0]), "replicates": 5}
     row = score_task("binary", truth[:, 0], scores[:, 0], patients, **options)
     expected = roc_auc_score(truth[:, 0], scores[:, 0])
     assert row["recording"]["macro"]["auc"]["value"] == pytest.approx(expected, abs=1e-12)

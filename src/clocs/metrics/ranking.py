@@ -148,7 +148,7 @@ def roc_curves(truth: Bools, scores: npt.NDArray[np.floating]) -> list[Floats]:
     return curves
 
 
-def check_classes(truth: Bools, values: npt.NDArray[np.floating]) -> None:
+def check_classes(truth: Bools, values: npt.NDArray[np.floating] | Bools) -> None:
     """Raise a ``ValueError`` unless truth is boolean and both arrays have shape (N, K) without NaN."""
     if truth.dtype != np.bool_:
         raise ValueError(f"Expected truth of type bool, got {truth.dtype}.")

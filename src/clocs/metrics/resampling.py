@@ -90,5 +90,5 @@ class PatientResampler:
 
     def _complete_draws(self, draws: Iterator[Floats]) -> Iterator[Floats]:
         while candidates := list(islice(draws, DRAWS_PER_CHECK)):
-            complete = (np.stack(candidates, dtype=np.float32, casting="same_kind") @ self._needed > 0).all(axis=1)
-            yield from (counts for counts, keep in zip(candidates, complete.tolist(), strict=True) if keep)
+            drawn = np.stack(candidates, dtype=np.float32, casting="same_kind") @ self._needed
+            yield from (candidates[index] for index in np.flatnonzero((drawn > 0).all(axis=1)))

@@ -100,8 +100,8 @@ class Decisions:
         """
         check_classes(truth, predicted)
         weight = check_weights(len(truth), weights)
-        sums = (np.asarray(part.T, np.float64) @ weight for part in (truth & predicted, predicted, truth))
-        return cls(*sums, weight.sum(axis=0))
+        both, chosen, labelled = (part.T.astype(np.float64) @ weight for part in (truth & predicted, predicted, truth))
+        return cls(both, chosen, labelled, weight.sum(axis=0))
 
     def f1(self) -> Floats:
         """Return the harmonic mean of precision and sensitivity; NaN for a class without positives."""

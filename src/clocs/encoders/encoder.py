@@ -107,6 +107,17 @@ class Encoder(nn.Module, ABC):
         """
         self._raise_missing("features")
 
+    def embed_features(self, features: Tensor) -> Tensor | None:
+        """Return the embeddings of frames from their features, which saves a second pass through the network.
+
+        Args:
+            features: Features (N, P).
+
+        Returns:
+            Embeddings (N, E) as :meth:`forward` returns them; None if they depend on more than the features.
+        """
+        return None
+
     def num_tokens(self, num_samples: int) -> int:
         """Return the number of tokens of a frame.
 

@@ -181,6 +181,18 @@ class PatchTransformer(Encoder):
         """
         return torch.cat([tokens.mean(1) for tokens in self._outputs(signals, lead_mask, None)], dim=1)
 
+    def embed_features(self, features: Tensor) -> Tensor:
+        """Return the embeddings of frames from their features.
+
+        Args:
+            features: Features (N, P).
+
+        Returns:
+            Embeddings (N, E).
+        """
+        embeddings: Tensor = self.linear(features[:, -self.norm.normalized_shape[0] :])
+        return embeddings
+
     def num_tokens(self, num_samples: int) -> int:
         """Return the number of whole patches.
 

@@ -116,6 +116,18 @@ class PCAEncoder(Encoder):
         """
         return self.encoder.features(signals, lead_mask)
 
+    def embed_features(self, features: Tensor) -> Tensor:
+        """Return the embeddings of frames from their features.
+
+        Args:
+            features: Features (N, P).
+
+        Returns:
+            Embeddings (N, E).
+        """
+        embeddings: Tensor = self.linear(features)
+        return embeddings
+
     def num_tokens(self, num_samples: int) -> int:
         """Return the number of tokens of the wrapped encoder.
 

@@ -105,12 +105,13 @@ class ResNet(Encoder):
         pairs = zip([width, *widths[:-1]], widths, strict=True)
         self.blocks = nn.Sequential(*(Block(*pair, kernel_size, dropout) for pair in pairs))
         self.pooled_blocks = depth if pooling == "all_blocks" else 1
-        pooled = 2 * sum(widths[-self.pooled_blocks :])
-        if head == "none" and embedding_dim != pooled:
+        self.num_pooled = 2 * sum(widths[-self.pooled_blocks :])
+        if head == "none" and embedding_dim != self.num_pooled:
             raise ConfigError(
-                f"embedding_dim={embedding_dim}: without a head it is the number of pooled activations, {pooled}"
+                f"embedding_dim={embedding_dim}: without a head it is the number of pooled activations, "
+                f"{self.num_pooled}"
             )
-        self.linear: nn.Module = nn.Linear(pooled, embedding_dim) if head == "linear" else nn.Identity()
+        self.linear: nn.Module = nn.Linear(self.num_pooled, embedding_dim) if head == "linear" else nn.Identity()
         self.margin = stem_kernel_size // 2
 
     def forward(self, signals: Tensor, lead_mask: Tensor | None = None) -> Tensor:
@@ -152,6 +153,18 @@ class ResNet(Encoder):
             Features (N, P).
         """
         return self._pooled(signals, lead_mask, len(self.blocks))
+
+    def embed_features(self, features: Tensor) -> Tensor:
+        """Return the embeddings of frames from their features.
+
+        Args:
+            features: Features (N, P).
+
+        Returns:
+            Embeddings (N, E).
+        """
+        embeddings: Tensor = self.linear(features[:, -self.num_pooled :])
+        return embeddings
 
     def num_tokens(self, num_samples: int) -> int:
         """Return the length of the last block's output.

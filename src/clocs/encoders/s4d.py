@@ -239,6 +239,18 @@ class S4D(Encoder):
         outputs = self._outputs(signals, lead_mask)
         return torch.cat([mean_and_max(hidden.transpose(1, 2)) for hidden in outputs], dim=1)
 
+    def embed_features(self, features: Tensor) -> Tensor:
+        """Return the embeddings of frames from their features.
+
+        Args:
+            features: Features (N, P).
+
+        Returns:
+            Embeddings (N, E).
+        """
+        embeddings: Tensor = self.linear(features[:, -2 * self.norm.normalized_shape[0] :])
+        return embeddings
+
     def num_tokens(self, num_samples: int) -> int:
         """Return the length of the stem's output.
 

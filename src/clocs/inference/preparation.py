@@ -115,7 +115,7 @@ def prepare(recording: Recording, expected: EncoderInput, *, any_lead: bool = Fa
         _check_missing_leads(recording, expected, leads)
     complete = recording if set(leads) <= set(recording.leads) else add_derived_leads(recording)
     used = complete.select(leads)
-    policy = expected.policy.model_copy(update={"num_segments": 1})
+    policy = expected.policy.model_copy(update={"num_segments": 1, "overlap": 0.0})
     num_frames = count_frames(used, policy)
     derived = [lead for lead in leads if lead in complete.provenance.derived_leads]
     check_signal_quality(complete, (*leads, *(("I", "II") if derived else ())))

@@ -19,7 +19,7 @@ UNNAMED_LEAD: Final = "ECG"
 
 
 class FramePolicy(BaseModel):
-    """Definition of frames: non-overlapping windows of ``num_segments`` adjacent segments of ``num_samples`` each.
+    """Definition of frames: windows of ``num_segments`` adjacent segments of ``num_samples`` each.
 
     Set exactly one of two fields. With ``sampling_rate``, recordings with another sampling rate are resampled. With
     ``num_source_samples``, that many samples of a recording are stretched to a frame regardless of its sampling rate,
@@ -44,6 +44,8 @@ class FramePolicy(BaseModel):
     num_source_samples: int | Literal["recording"] | None = None
     """Number of samples of a recording per frame, or ``recording`` for one frame per recording. None if
     ``sampling_rate`` is set."""
+    overlap: float = Field(default=0.0, ge=0, lt=1)
+    """Fraction of a frame that the next frame repeats. With 0.5, a frame begins in the middle of the one before."""
     normalization: Normalization = "none"
     """Normalisation of each segment: ``none``, ``minmax`` (to 0..1), or ``typical`` (to mean 0 and a standard deviation
     of 0.15, that of a typical lead in mV). Use ``typical`` for raw steps without a known gain."""
@@ -66,6 +68,8 @@ class FramePolicy(BaseModel):
     def _check_fields(self) -> Self:
         if (self.sampling_rate is None) == (self.num_source_samples is None):
             raise ValueError("Set exactly one of sampling_rate and num_source_samples.")
+        if self.overlap and self.num_source_samples == "recording":
+            raise ValueError("overlap needs several frames per recording. Set another num_source_samples.")
         if self.leads and self.unnamed_lead is not None and self.unnamed_lead not in self.leads:
             raise ValueError(
                 f"unnamed_lead '{self.unnamed_lead}' is not in leads. Choose from {', '.join(self.leads)}."
@@ -85,6 +89,18 @@ class FramePolicy(BaseModel):
             return round(self.num_segments * self.num_samples * sampling_rate / self.sampling_rate)
         return None if self.num_source_samples == "recording" else self.num_source_samples
 
+    def hop_length(self, sampling_rate: float) -> int | None:
+        """Return the number of samples of a recording from the start of a frame to the start of the next.
+
+        Args:
+            sampling_rate: Sampling rate of the recording in Hz.
+
+        Returns:
+            Number of samples, or None if the whole recording is one frame.
+        """
+        window = self.window_length(sampling_rate)
+        return None if window is None else max(1, round(window * (1 - self.overlap)))
+
     def num_frames(
         self, num_samples: npt.NDArray[np.int64], sampling_rate: npt.NDArray[np.float64]
     ) -> npt.NDArray[np.int64]:
@@ -102,11 +118,11 @@ class FramePolicy(BaseModel):
             for rate in np.unique(sampling_rate):
                 selected = sampling_rate == rate
                 resampled[selected] = resampled_length(resampled[selected], float(rate), self.sampling_rate)
-            return resampled // (self.num_segments * self.num_samples)
-        if self.num_source_samples == "recording":
+            num_samples = resampled
+        window, hop = self.window_length(self.sampling_rate or 0.0), self.hop_length(self.sampling_rate or 0.0)
+        if window is None or hop is None:
             return (num_samples > 0).astype(np.int64)
-        assert isinstance(self.num_source_samples, int)
-        return np.asarray(num_samples // self.num_source_samples)
+        return np.where(num_samples >= window, (num_samples - window) // hop + 1, 0)
 
     def shape_windows(self, windows: Floats, lead_mask: npt.NDArray[np.bool_] | None = None) -> Floats:
         """Resample windows to the length of a frame, split them into segments and normalise these.

@@ -234,23 +234,25 @@ def source_windows(
     for sampling_rate in np.unique(rates):
         at = np.flatnonzero(rates == sampling_rate)
         if policy.sampling_rate is not None and policy.sampling_rate != sampling_rate:
+            hop = policy.hop_length(policy.sampling_rate) or length
             first[at], end[at], before[at] = source_window(
-                frames[at] * length, length, num_samples[at], float(sampling_rate), policy.sampling_rate
+                frames[at] * hop, length, num_samples[at], float(sampling_rate), policy.sampling_rate
             )
         else:
             window = policy.window_length(float(sampling_rate)) or num_samples[at]
-            first[at], end[at] = frames[at] * window, (frames[at] + 1) * window
+            first[at] = frames[at] * (policy.hop_length(float(sampling_rate)) or num_samples[at])
+            end[at] = first[at] + window
     return first, end, before
 
 
 def frame_starts(shard: Shard, policy: FramePolicy, rows: Ints, frames: Ints) -> Ints:
     """Return the first sample of each frame, at the sampling rate of its recording, (N,)."""
-    windows = {
-        float(sampling_rate): policy.window_length(float(sampling_rate)) or 0
+    hops = {
+        float(sampling_rate): policy.hop_length(float(sampling_rate)) or 0
         for sampling_rate in np.unique(shard.sampling_rate[rows])
     }
     return np.asarray(
-        frames * np.array([windows[float(sampling_rate)] for sampling_rate in shard.sampling_rate[rows]], np.int64)
+        frames * np.array([hops[float(sampling_rate)] for sampling_rate in shard.sampling_rate[rows]], np.int64)
     )
 
 

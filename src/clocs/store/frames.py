@@ -141,7 +141,7 @@ class Frames:
         window = self._window
         if window is None or self._needs_resampling(positions):
             return self.policy.shape_windows(self._resampled(positions), mask)
-        starts = positions.frame * window
+        starts = positions.frame * (self.policy.hop_length(self.policy.sampling_rate or 0.0) or 0)
         if self.all_leads and window == self.policy.num_segments * self.policy.num_samples:
             return self.policy.normalize(self._read_segments(positions, starts), mask)
         return self.policy.shape_windows(self._read_windows(positions, starts, window), mask)

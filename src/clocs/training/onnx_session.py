@@ -42,6 +42,6 @@ class OnnxNetwork:
 
     def __call__(self, signals: Floats, lead_mask: Mask) -> Floats:
         """Return the embeddings (N, E) of frames (N, C, S)."""
-        values = {"signals": signals, "lead_mask": lead_mask}
-        embeddings: Floats = self._session.run(None, {name: values[name] for name in self._inputs})[0]
+        inputs = dict(zip(self._inputs, (signals, lead_mask), strict=False))  # files for one lead take no mask
+        embeddings: Floats = self._session.run(None, inputs)[0]
         return embeddings

@@ -1,0 +1,1 @@
+"""Benchmark of encoders: recording features, linear probes and untrained controls."""

@@ -78,6 +78,16 @@ def test_only_encoders_of_patches_leave_tokens_out(name: str) -> None:
 
 
 @every_encoder
+def test_features_give_the_embedding_where_an_encoder_says_so(name: str) -> None:
+    encoder, signals = small(name, in_channels=2).eval(), torch.randn(3, 2, NUM_SAMPLES)
+    with torch.no_grad():
+        embeddings = encoder.embed_features(encoder.features(signals))
+        assert (embeddings is None) == (name == "cnn")
+        if embeddings is not None:
+            torch.testing.assert_close(embeddings, encoder(signals))
+
+
+@every_encoder
 def test_tokens_and_features_have_the_stated_sizes(name: str) -> None:
     encoder = small(name, in_channels=2).eval()
     for num_samples in (400, 401, 499, 500, 1234):

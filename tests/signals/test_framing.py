@@ -32,6 +32,17 @@ def count(policy: FramePolicy, num_samples: int, sampling_rate: float) -> int:
     return int(policy.num_frames(np.array([num_samples]), np.array([sampling_rate]))[0])
 
 
+@given(st.integers(0, 3000), st.integers(1, 300), st.floats(0, 0.99))
+def test_the_number_of_overlapping_frames_equals_the_number_of_starts(
+    num_samples: int, window: int, overlap: float
+) -> None:
+    policy = FramePolicy(num_samples=window, sampling_rate=500, overlap=overlap)
+    hop = policy.hop_length(500) or 0
+    assert hop == max(1, round(window * (1 - overlap)))
+    starts = [start for start in range(0, num_samples, hop) if start + window <= num_samples]
+    assert count(policy, num_samples, 500) == len(starts)
+
+
 @given(st.integers(0, 3000), st.integers(1, 300), st.floats(50, 2000))
 def test_the_number_of_frames_equals_the_number_of_windows_of_source_samples(
     num_samples: int, window: int, sampling_rate: float
@@ -149,6 +160,8 @@ def test_a_window_of_another_length_is_resampled_to_the_frame() -> None:
         ({"num_samples": 2500, "sampling_rate": 500, "normalization": "zscore"}, "normalization"),
         ({"num_samples": 2500, "sampling_rate": 500, "label_at": "end"}, "label_at"),
         ({"num_samples": 2500, "num_source_samples": "all"}, "num_source_samples"),
+        ({"num_samples": 2500, "sampling_rate": 500, "overlap": 1.0}, "overlap"),
+        ({"num_samples": 2500, "num_source_samples": "recording", "overlap": 0.5}, "overlap needs several frames"),
         ({"num_samples": 2500, "sampling_rate": 500, "sample": 1}, "Extra inputs"),
     ],
 )

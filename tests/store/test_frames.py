@@ -29,6 +29,8 @@ POLICIES = {
     "two segments": FramePolicy(num_samples=1250, num_segments=2, sampling_rate=500, leads=LEADS),
     "scaled": FramePolicy(num_samples=1000, num_source_samples=1000, normalization="minmax", leads=LEADS),
     "stretched": FramePolicy(num_samples=500, num_source_samples=256, leads=LEADS),
+    "overlapping": FramePolicy(num_samples=1250, num_segments=2, sampling_rate=500, leads=LEADS, overlap=0.5),
+    "overlapping, stretched": FramePolicy(num_samples=500, num_source_samples=256, leads=LEADS, overlap=0.7),
     "whole": FramePolicy(num_samples=400, num_source_samples="recording", leads=LEADS),
     "all leads": FramePolicy(num_samples=2500, num_source_samples=2500),
     "excluded_leads": FramePolicy(
@@ -51,15 +53,18 @@ def literal(recording: Recording, policy: FramePolicy) -> list[tuple[int, str, F
             window = policy.num_samples * policy.num_segments
         else:
             window = native if policy.num_source_samples == "recording" else int(policy.num_source_samples or 0)
-        for frame in range(native // window):
-            cut = values[frame * window : (frame + 1) * window]
+        hop = round(window * (1 - policy.overlap))
+        starts = [begin for begin in range(0, native, hop) if begin + window <= native]
+        for frame, begin in enumerate(starts):
+            cut = values[begin : begin + window]
             if np.isnan(cut).any():
                 continue
             if policy.sampling_rate is not None and policy.sampling_rate != recording.sampling_rate:
                 up = int(policy.sampling_rate // recording.sampling_rate)
                 whole = resample_poly(values, up, 1, padtype="edge")
                 length = policy.num_samples * policy.num_segments
-                cut = whole[frame * length : (frame + 1) * length]
+                start = frame * round(length * (1 - policy.overlap))
+                cut = whole[start : start + length]
             elif len(cut) != policy.num_samples * policy.num_segments:
                 cut = resample(cut, policy.num_samples * policy.num_segments)
             segments = cut.reshape(policy.num_segments, policy.num_samples)

@@ -225,7 +225,7 @@ def random_kernels(
         records: Training recordings, a mask over the store.
         num_features: Number of features, rounded down to a multiple of 84.
         sampling_rate: Sampling rate in Hz to which recordings are resampled.
-        seconds: Length of a frame; shorter if a recording of the store is shorter.
+        seconds: Length of a frame; shorter if more than 1 % of the training recordings are shorter.
         seed: Seed of the kernels.
 
     Example:
@@ -234,8 +234,8 @@ def random_kernels(
         1000
     """
     table = store.table(["num_samples", "sampling_rate"])
-    duration = min(table.column(0).to_numpy() / table.column(1).to_numpy(), default=seconds)
-    num_samples = int(min(seconds, duration) * sampling_rate)
+    durations = (table.column(0).to_numpy() / table.column(1).to_numpy())[records]
+    num_samples = int(min(seconds, np.quantile(durations, 0.01, method="lower")) * sampling_rate)
     policy = FramePolicy(num_samples=num_samples, sampling_rate=sampling_rate, allow_missing_leads=True)
     frames = Frames(store, policy, records=sample_records(records, MAX_SAMPLE_RECORDINGS, seed), all_leads=True)
     items = np.arange(len(frames))

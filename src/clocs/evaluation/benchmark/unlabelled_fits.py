@@ -132,8 +132,7 @@ def _batches(embedder: Embedder, store: Store, records: Mask, seed: int) -> Iter
     frames = Frames(store, policy, records=sample_records(records, MAX_RECORDINGS, seed), all_leads=True)
     items = generator(seed, "unlabelled frames").permutation(len(frames))
     per_batch = BATCH if embedder.all_leads else max(1, BATCH // len(frames.leads))
-    for begin in range(0, len(items), per_batch):
-        batch = items[begin : begin + per_batch]
+    for batch in np.array_split(items, max(1, -(-len(items) // per_batch))):  # of equal weight
         signals, mask = frames.views(batch)[:, 0], frames.lead_mask(batch)
         if not embedder.all_leads:
             signals = signals.reshape(-1, 1, signals.shape[2])[mask.reshape(-1)]

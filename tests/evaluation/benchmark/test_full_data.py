@@ -1,4 +1,4 @@
-"""All of PTB-XL: published folds, twelve leads, the solver against scikit-learn's and the figures of the documentation."""
+"""All of PTB-XL, twelve leads: the solver against scikit-learn's, and the figures of the documentation."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def make_values(seed: int = 0, dimension: int = 20) -> tuple[npt.NDArray[np.floa
     """Features of 900 recordings, and three noisy linear functions of them."""
     random = np.random.default_rng(seed)
     values = random.normal(size=(900, dimension)).astype(np.float32)
-    signal = values @ random.normal(size=(dimension, 3)) / dimension**0.5
+    signal = 3 * values @ random.normal(size=(dimension, 3)) / dimension**0.5
     return values, signal + random.logistic(size=signal.shape)
 
 
@@ -29,7 +29,9 @@ def test_the_strength_with_the_best_validation_auc_is_used(kind: str) -> None:
     """The test AUC is that of scikit-learn to 1e-3, on three tasks of each kind."""
     for seed in range(3):
         values, signal = make_values(seed)
-        truth = {"multi-label": signal > 1, "multi-class": np.eye(3, dtype=bool)[signal.argmax(1)]}.get(kind, signal[:, :1] > 0)
+        truth = {"multi-label": signal > 1, "multi-class": np.eye(3, dtype=bool)[signal.argmax(1)]}.get(
+            kind, signal[:, :1] > 0
+        )
         found = fit_probe(values, truth, kind=kind, train=TRAIN, validation=VALIDATION)  # type: ignore[arg-type]
         expected = {}
         for strength in found.selection:
@@ -61,8 +63,8 @@ def test_strengths_are_added_at_both_ends() -> None:
     truth = signal > 0
     weak = fit_probe(values, truth, kind="multi-label", train=TRAIN, validation=VALIDATION, strengths=(1e-7, 1e-6))
     assert max(weak.selection) > 1e-6
-    noise = np.random.default_rng(1).normal(size=values.shape).astype(np.float32)
-    noise[:, 0] += 0.3 * truth[:, 0]
+    noise = np.random.default_rng(1).normal(size=(900, 200)).astype(np.float32)
+    noise[:, 0] += truth[:, 0]
     strong = fit_probe(noise, truth[:, :1], kind="binary", train=TRAIN, validation=VALIDATION, strengths=(10.0, 100.0))
     assert min(strong.selection) < 10
     for fit in (weak, strong):
@@ -71,7 +73,7 @@ def test_strengths_are_added_at_both_ends() -> None:
 
 
 def test_cross_validation_keeps_patients_together() -> None:
-    """Features name the patient, and labels are the patient's. Folds over recordings would choose the weakest penalty."""
+    """Features name the patient, and labels are the patient's: folds over recordings would leak."""
     random = np.random.default_rng(0)
     patients = np.repeat(np.arange(60), 5)
     truth = (random.random(60) < 0.5)[patients][:, None]
@@ -90,7 +92,8 @@ def test_cross_validation_sees_labelled_recordings_only() -> None:
     truth, labelled = signal > 0, TRAIN & (np.arange(900) < 300)
     changed = np.where(labelled[:, None], truth, ~truth)
     first, second = (
-        fit_probe(values, labels, kind="multi-label", train=labelled, patients=np.arange(900)) for labels in (truth, changed)
+        fit_probe(values, labels, kind="multi-label", train=labelled, patients=np.arange(900))
+        for labels in (truth, changed)
     )
     assert first.selection == second.selection
     np.testing.assert_array_equal(first.weight, second.weight)

@@ -25,12 +25,13 @@ def make_rows(count: int, dimension: int, classes: int) -> tuple[npt.NDArray[np.
 @pytest.mark.parametrize(("count", "dimension"), [(400, 30), (60, 90)], ids=["many rows", "few rows"])
 def test_one_fit_of_all_classes_equals_one_fit_of_each(count: int, dimension: int) -> None:
     values, truth = make_rows(count, dimension, 4)
+    exact = values.astype(np.float64)
     solver = LogisticSolver(torch.from_numpy(values), torch.from_numpy(truth), "sigmoid")
     for strength in STRENGTHS:
         weight, bias = solver.solve(strength)
         for column in range(4):
-            model = LogisticRegression(C=strength, tol=1e-8, max_iter=10_000).fit(values, truth[:, column])
-            expected = model.decision_function(values)
+            model = LogisticRegression(C=strength, tol=1e-8, max_iter=10_000).fit(exact, truth[:, column])
+            expected = model.decision_function(exact)
             found = values @ weight[column].numpy() + float(bias[column])
             np.testing.assert_allclose(found, expected, atol=0.01 * expected.std() + 1e-4)
 
@@ -70,4 +71,6 @@ def test_ridge_equals_scikit_learn(count: int, dimension: int) -> None:
 def test_rows_that_repeat_a_feature_have_a_ridge_solution() -> None:
     values = torch.from_numpy(np.repeat(make_rows(400, 10, 1)[0], 3, axis=1))
     weight, _ = RidgeSolver(values, values[:, :1]).solve(1e12)
-    torch.testing.assert_close(values @ weight.T - (values @ weight.T).mean(0), values[:, :1] - values[:, :1].mean(0), atol=0.01, rtol=0)
+    torch.testing.assert_close(
+        values @ weight.T - (values @ weight.T).mean(0), values[:, :1] - values[:, :1].mean(0), atol=0.01, rtol=0
+    )

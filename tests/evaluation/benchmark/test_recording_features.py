@@ -69,7 +69,9 @@ def test_gaps_and_short_recordings_are_nan(tmp_path: Path) -> None:
     assert not np.isnan(by_lead[2, :, 0]).any()
     assert np.isnan(by_lead[3]).all()
     frames = [made.recording(1).physical()[0, begin : begin + 1000] for begin in (500, 1000)]
-    np.testing.assert_allclose(by_lead[1, :, 0, 0], [f([x.mean() for x in frames]) for f in (np.mean, max, min)], atol=1e-5)
+    np.testing.assert_allclose(
+        by_lead[1, :, 0, 0], [f([x.mean() for x in frames]) for f in (np.mean, max, min)], atol=1e-5
+    )
 
 
 class Interrupted(Moments):

@@ -37,7 +37,7 @@ def test_adapted_components_are_white_on_the_training_recordings(store: Store, i
     items = np.arange(len(frames))
     values = embed_frames(adapted, frames.views(items)[:, 0], frames.lead_mask(items))[ADAPTED].reshape(-1, 5)
     np.testing.assert_allclose(values.mean(0), 0, atol=1e-3)
-    np.testing.assert_allclose(np.cov(values.T), np.eye(5), atol=1e-2)
+    np.testing.assert_allclose(np.cov(values.T, ddof=0), np.eye(5), atol=1e-2)
 
 
 @pytest.mark.parametrize("in_channels", [1, 3])

@@ -111,10 +111,7 @@ def fit_probe(
     """
     targets = targets[:, None] if targets.ndim == 1 else targets
     data = _Data(values, targets, kind, "ridge" if kind == "regression" else solver)
-    if validation is not None:
-        folds = [_Fold(data, train, validation)]
-    else:
-        folds = _patient_folds(data, train, patients, seed)
+    folds = _patient_folds(data, train, patients, seed) if validation is None else [_Fold(data, train, validation)]
     selection: dict[float, float] = {}
     pending = sorted(strengths)
     while pending:
@@ -123,9 +120,8 @@ def fit_probe(
         if np.isnan(selection[best]):
             raise ConfigError("The recordings that select the strength have a single class. Use more of them.")
         pending = _extension(best, selection, strengths)
-    fold = folds[0] if validation is not None else _Fold(data, train, train)
-    probe = fold.fit(best)
-    return replace(probe, selection=dict(sorted(selection.items())))
+    fold = _Fold(data, train, train) if validation is None else folds[0]
+    return replace(fold.fit(best), selection=dict(sorted(selection.items())))
 
 
 @dataclass(frozen=True)

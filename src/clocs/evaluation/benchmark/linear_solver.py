@@ -11,12 +11,15 @@ from typing import Literal
 
 import torch
 from torch import Tensor
+from torch.nn.functional import softplus
 
 Link = Literal["sigmoid", "softmax"]
 MAX_ITERATIONS = 100
 """Maximum number of L-BFGS iterations of one strength. With the preconditioner, 10 to 40 are usual."""
-GRADIENT_TOLERANCE = 1e-5
-"""Largest entry of the gradient of the mean loss, in preconditioned coordinates, at which a fit ends."""
+GRADIENT_TOLERANCE = 1e-4
+"""Largest entry of the preconditioned gradient at which a fit ends, relative to that of zero weights."""
+CHANGE_TOLERANCE = 1e-11
+"""Change of the mean loss at which a fit ends."""
 MIN_DAMPING = 1e-4
 """Smallest damping of the preconditioner, relative to the mean curvature, so that float32 suffices."""
 
@@ -80,6 +83,7 @@ class LogisticSolver(LinearSolver):
         bias = shares.log() if link == "softmax" else shares.logit()
         self._initial = torch.zeros(self._values.shape[1], truth.shape[1]), bias
         self._last = 0.0, *self._initial
+        self._first_gradient = self._gradient(self._loss(*self._initial)[1])
 
     def solve(self, strength: float) -> tuple[Tensor, Tensor]:
         """Return weights (K, D) and biases (K,) of a strength."""
@@ -87,10 +91,12 @@ class LogisticSolver(LinearSolver):
         factor, scale = self._preconditioner(penalty), self._curvature**-0.5
         weight, bias = self._last[1:] if self._last[0] <= strength else self._initial
         coordinates, offset = (factor.T @ weight).requires_grad_(), (bias / scale).requires_grad_()
+        first = torch.linalg.solve_triangular(factor, self._first_gradient, upper=False)
         optimizer = torch.optim.LBFGS(
             [coordinates, offset],
             max_iter=MAX_ITERATIONS,
-            tolerance_grad=GRADIENT_TOLERANCE,
+            tolerance_grad=GRADIENT_TOLERANCE * float(first.abs().max()),
+            tolerance_change=CHANGE_TOLERANCE,
             history_size=10,
             line_search_fn="strong_wolfe",
         )
@@ -99,9 +105,8 @@ class LogisticSolver(LinearSolver):
         def closure() -> float:
             weight = torch.linalg.solve_triangular(factor.T, coordinates, upper=True)
             loss, residual = self._loss(weight, offset * scale)
-            gradient = self._values.T @ residual
-            gradient.addr_(self._mean, residual.sum(0), alpha=-1).add_(weight, alpha=penalty)
-            coordinates.grad = torch.linalg.solve_triangular(factor, gradient, upper=False)
+            gradient = self._gradient(residual).add_(weight, alpha=penalty)
+            coordinates.grad = torch.linalg.solve_triangular(factor, gradient, upper=False).contiguous()
             offset.grad = residual.sum(0) * scale
             return float(loss + weight.square().sum() * (penalty / 2))
 
@@ -111,15 +116,21 @@ class LogisticSolver(LinearSolver):
         return self._original(*self._last[1:])
 
     def _loss(self, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the mean loss, and its derivative by the logits (N, K)."""
-        logits = torch.addmm(bias - self._mean @ weight, self._values, weight)
+        """Return the mean loss, and its derivative by the logits (N, K).
+
+        The loss is summed in float64, because its changes under a strong penalty are below the precision of float32.
+        """
+        logits = torch.addmm(bias - self._mean @ weight, self._values, weight).double()
         if self._link == "softmax":
             logarithms = logits.log_softmax(1)
             loss, probabilities = -(logarithms * self._truth).sum(), logarithms.exp()
         else:
-            loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, self._truth, reduction="sum")
-            probabilities = logits.sigmoid()
-        return loss / len(logits), (probabilities - self._truth) / len(logits)
+            loss, probabilities = (softplus(logits) - logits * self._truth).sum(), logits.sigmoid()
+        return loss / len(logits), ((probabilities - self._truth) / len(logits)).float()
+
+    def _gradient(self, residual: Tensor) -> Tensor:
+        """Return the derivative by the weights, (D', K), from that by the logits (N, K)."""
+        return (self._values.T @ residual).addr_(self._mean, residual.sum(0), alpha=-1)
 
     def _preconditioner(self, penalty: float) -> Tensor:
         """Return the Cholesky factor of the approximate Hessian, (D', D')."""

@@ -1,7 +1,7 @@
 """Random convolution kernels as an untrained control: MiniRocket (Dempster, Schmidt and Webb, KDD 2021).
 
-A kernel has nine weights, three of them 2 and the others -1, and there are 84 of them. Each is dilated and convolved with
-the sum of some leads, and a feature is the proportion of the values over time that exceed a bias.
+A kernel has nine weights, three of them 2 and the others -1, and there are 84 of them. Each is dilated and convolved
+with the sum of some leads. A feature is the proportion of the values over time that exceed a bias.
 """
 
 from __future__ import annotations

@@ -164,7 +164,9 @@ def _compute(embedder: Embedder, frames: Frames, items: Ints, record: Ints, coun
             outputs[name].append(values)
     if not len(items):
         return {name: np.empty((count, 0), np.float32) for name in outputs}
-    return {name: pool_frames(np.concatenate(values), record, count, embedder.pooling) for name, values in outputs.items()}
+    return {
+        name: pool_frames(np.concatenate(values), record, count, embedder.pooling) for name, values in outputs.items()
+    }
 
 
 def pool_frames(values: Floats, record: Ints, count: int, pooling: Sequence[Pooling]) -> Floats:

@@ -33,7 +33,7 @@ MAX_LEADS = 9
 GOLDEN_RATIO = (5**0.5 + 1) / 2
 MAX_SAMPLE_RECORDINGS = 1000
 """Maximum number of recordings that the biases are drawn from."""
-FRAMES_PER_PASS = 2
+FRAMES_PER_PASS = 4
 """Frames that are convolved at a time, so that the values stay in the processor's cache."""
 
 
@@ -78,8 +78,8 @@ class DilatedKernels:
         """Return the proportions of values above each bias: (N, C, S) -> (N, kernels * features)."""
         values = self.convolve(signals)
         above = torch.empty_like(values)
-        columns = [torch.gt(values, bias[:, None], out=above).mean(2) for bias in self.bias.T]
-        return torch.stack(columns, dim=2).flatten(1)
+        counts = [torch.gt(values, bias[:, None], out=above).sum(2) for bias in self.bias.T]
+        return torch.stack(counts, dim=2).flatten(1) / values.shape[2]
 
 
 class MiniRocket:

@@ -25,7 +25,7 @@ OVERLAP = 0.5
 """Fraction of a frame that the next frame of a recording repeats."""
 RECORDS_PER_PART = 512
 """Recordings in a cached file. A killed computation continues after the last complete file."""
-FRAMES_PER_BATCH = 48
+FRAMES_PER_BATCH = 16
 """Frames that are read and embedded at a time."""
 CACHE_FORMAT = 1
 """Version of the cached features. Increase it when features of the same inputs change."""

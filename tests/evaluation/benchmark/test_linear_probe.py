@@ -13,7 +13,7 @@ from clocs.core.errors import ConfigError
 from clocs.evaluation.benchmark.linear_probe import STRENGTHS, fit_probe
 
 PART = np.arange(900) % 3
-TRAIN, VALIDATION, TEST = (part == PART for part in range(3))
+TRAIN, VALIDATION, TEST = (np.equal(PART, part) for part in range(3))
 
 
 def make_values(seed: int = 0, dimension: int = 20) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float64]]:

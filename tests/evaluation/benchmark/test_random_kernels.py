@@ -45,7 +45,9 @@ def test_features_equal_a_literal_loop() -> None:
 
 def test_kernels_are_all_choices_of_three_large_weights() -> None:
     assert KERNELS.shape == (84, 9)
-    assert {tuple(np.flatnonzero(row == 2)) for row in KERNELS} == set(combinations(range(9), 3))
+    assert {tuple(np.flatnonzero(row == 2).tolist()) for row in KERNELS} == {
+        tuple(chosen) for chosen in combinations(range(9), 3)
+    }
     assert not KERNELS.sum(1).any()
 
 

@@ -68,7 +68,7 @@ def test_a_plain_module_is_reset(store: Store) -> None:
     embedder = load_embedder(module, policy=POLICY)
     untrained = untrained_embedder(embedder, store, TRAIN)
     assert untrained.identity != embedder.identity
-    assert not torch.equal(untrained.encoder.get_parameter("module.0.weight"), module[0].weight)
+    assert not torch.equal(untrained.encoder.get_parameter("module.0.weight"), module.get_parameter("0.weight"))
 
 
 class Scale(nn.Module):

@@ -139,11 +139,11 @@ class _Fold:
 
     def __init__(self, data: _Data, train: Bools, held_out: Bools) -> None:
         self.data, self.train, self.held_out = data, train, held_out
-        truth = data.targets[train]
-        if data.kind == "regression":
-            self.absent, self.fitted = np.zeros(truth.shape[1], bool), np.ones(truth.shape[1], bool)
-        else:
-            self.absent = ~truth.any(0)
+        truth: npt.NDArray[Any] = data.targets[train]
+        self.absent: Bools = np.zeros(truth.shape[1], np.bool_)
+        self.fitted: Bools = ~self.absent
+        if data.kind != "regression":
+            self.absent = np.asarray(~truth.any(0))
             self.fitted = ~self.absent if data.kind == "multi-class" else ~self.absent & ~truth.all(0)
         self._probes: dict[float, LinearProbe] = {}
         self._solver: LinearSolver | None = None

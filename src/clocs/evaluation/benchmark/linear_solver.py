@@ -138,9 +138,9 @@ class LogisticSolver(LinearSolver):
         while True:
             hessian = self._covariance * self._curvature
             hessian.diagonal().add_(damping)
-            factor, info = torch.linalg.cholesky_ex(hessian)
-            if not info:
-                return factor
+            found: tuple[Tensor, Tensor] = torch.linalg.cholesky_ex(hessian)
+            if not found[1]:
+                return found[0]
             damping *= 10
 
 

@@ -135,7 +135,7 @@ class MiniRocket:
         frames = torch.from_numpy(np.ascontiguousarray(signals, np.float32))
         passes = [
             torch.cat([kernels.proportions(part) for kernels in self._kernels], dim=1)
-            for part in frames.split(FRAMES_PER_PASS)
+            for part in torch.split(frames, FRAMES_PER_PASS)
         ]
         return np.asarray(torch.cat(passes).numpy())
 

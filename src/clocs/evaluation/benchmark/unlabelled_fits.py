@@ -1,4 +1,4 @@
-"""What is fitted to an encoder on unlabelled recordings: PCA of its features, and an untrained control."""
+"""Fits on unlabelled recordings: the PCA of an encoder's features, and the untrained network as a control."""
 
 from __future__ import annotations
 

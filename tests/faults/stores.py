@@ -13,6 +13,7 @@ from pathlib import Path
 
 from clocs.datasets import DATASETS, Dataset
 from clocs.store.ingest import ingest
+from clocs.store.known_files import FILE as KNOWN_FILES
 from clocs.store.store import Store, open_store
 from clocs.store.verify import verify
 
@@ -68,11 +69,11 @@ def slice_zip(archive: Path, target: Path, records: int) -> Path:
 
 
 def fingerprint(folder: Path) -> dict[str, str]:
-    """Return the sha256 of every file of a store by name, except the lock."""
+    """Return the sha256 of every file of a store by name, except the lock and the times of known files."""
     return {
         path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name != ".lock"
+        if path.is_file() and path.name != ".lock" and not path.name.startswith(Path(KNOWN_FILES).stem)
     }
 
 

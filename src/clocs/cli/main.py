@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 
 from clocs import __version__
 from clocs.cli.archive import archive_report, deidentify, make_key, scan_identities
+from clocs.cli.benchmark import benchmark
 from clocs.cli.convert import convert
 from clocs.cli.data import data
 from clocs.cli.embed import classify, embed
@@ -28,12 +29,15 @@ from clocs.core.errors import ClocsError, missing_train_extra
 
 INTERRUPTED = 130
 """Exit code of typer after a KeyboardInterrupt, which ``app()`` does not raise."""
-RESUMABLE: Final = {"ingest", "deidentify", "download", "pretrain", "finetune", "embed", "withdraw", "compact", "prune"}
+RESUMABLE: Final = {
+    *("ingest", "deidentify", "download", "withdraw", "compact", "prune"),
+    *("pretrain", "finetune", "benchmark", "embed"),
+}
 """Commands that continue where they stopped when they are called again."""
 
 PANELS: Final[dict[str, dict[str, typer.Typer | Callable[..., None]]]] = {
     "Data": {"data": data, "convert": convert},
-    "Encoders": {"pretrain": pretrain, "show": show, "evaluate": evaluate},
+    "Encoders": {"pretrain": pretrain, "show": show, "evaluate": evaluate, "benchmark": benchmark},
     "Inference": {"embed": embed, "classify": classify, "serve": serve},
     "Similar patients": {"index": index, "similar": similar, "similarity": similarity, "audit": audit},
 }

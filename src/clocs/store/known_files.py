@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from array import array
 from collections.abc import Callable, Iterator
@@ -75,7 +74,7 @@ class KnownFiles:
         return found
 
     def save(self) -> None:
-        """Write the answers of this ingest, which replace those of earlier ones, unless the disk refuses."""
+        """Write the answers of this ingest, which replace those of earlier ones."""
         columns = {name: np.frombuffer(rows, rows.typecode) for name, rows in self._rows.items() if len(rows)}
         if not columns:
             return
@@ -83,9 +82,8 @@ class KnownFiles:
         arrays = {name: pa.array(column[first]) for name, column in columns.items() if name != "answer"}
         codes = pa.array(columns["answer"][first].astype(np.int32))
         arrays["answer"] = pa.DictionaryArray.from_arrays(codes, pa.array(list(self._codes))).dictionary_decode()
-        with contextlib.suppress(StoreError):  # the version is committed, and the answers are not needed
-            written = write_arrow(self._folder / FILE, pa.record_batch(arrays))
-            write_checksums(self._folder / FILE, written.sha256, written.checksums)
+        written = write_arrow(self._folder / FILE, pa.record_batch(arrays))
+        write_checksums(self._folder / FILE, written.sha256, written.checksums)
 
     def _find(self, key: int, size: int, changed: int) -> str | None:
         if self._known is None:

@@ -1,0 +1,62 @@
+"""``clocs benchmark``: linear evaluation of encoders and untrained controls on the tasks of stores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def benchmark(
+    encoders: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[ENCODER]...", help="Shipped encoders, or folders of encoders."),
+    ] = None,
+    stores: Annotated[Path, typer.Option(help="Folder of stores, each with a split 'default'.")] = Path("stores"),
+    out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("benchmark"),
+    tasks: Annotated[
+        list[str] | None,
+        typer.Option("--task", metavar="STORE[:TASK]", help="Evaluate this task. Repeatable. Default: all tasks."),
+    ] = None,
+    label_fraction: Annotated[
+        list[float] | None,
+        typer.Option(help="Use the labels of this fraction of the patients. Repeatable. Default: 0.01, 0.1 and 1."),
+    ] = None,
+    selection: Annotated[
+        list[str] | None,
+        typer.Option(help="Select the regularisation by validation or cross-validation. Repeatable. Default: both."),
+    ] = None,
+    engine: Annotated[str, typer.Option(help="serial, processes or ray.")] = "serial",
+    workers: Annotated[int, typer.Option(min=1, help="Cells at a time.")] = 1,
+) -> None:
+    """Evaluate encoders and untrained controls on recordings with labels. After a kill, the same command continues."""
+    from clocs.core.options import validate_model
+    from clocs.evaluation.benchmark.benchmark import PAGE
+    from clocs.evaluation.benchmark.benchmark import benchmark as run_benchmark
+    from clocs.evaluation.benchmark.task_evaluation import LinearOptions
+    from clocs.experiments.grid import TaskOutcome
+
+    def report(done: TaskOutcome) -> None:
+        for name in done.names:
+            typer.echo(f"{name}: {done.seconds:.0f} s", err=True)
+        for name, message in done.failed.items():
+            typer.echo(f"{name} failed: {message}", err=True)
+
+    values = {"label_fractions": label_fraction, "selections": selection}
+    options = validate_model(
+        LinearOptions, {name: value for name, value in values.items() if value is not None}, "benchmark"
+    )
+    result = run_benchmark(
+        encoders or [],
+        stores,
+        out,
+        tasks=tasks or (),
+        options=options,
+        engine=engine,  # type: ignore[arg-type]  # checked by the engine
+        workers=workers,
+        progress=report,
+    )
+    typer.echo(f"{len(result.rows)} cells in {out / PAGE}")
+    if result.failed:
+        raise typer.Exit(1)

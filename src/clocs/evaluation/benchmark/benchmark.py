@@ -1,0 +1,124 @@
+"""Benchmark of encoders on the tasks of stores, with untrained controls. A killed benchmark continues."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from clocs.core import engine as engines
+from clocs.core.errors import ConfigError
+from clocs.core.files import write_bytes
+from clocs.evaluation.benchmark.cells import RANDOM_KERNELS, BenchmarkCell, run_cell
+from clocs.evaluation.benchmark.page import as_html, make_page
+from clocs.evaluation.benchmark.task_evaluation import PROTOCOL, LinearOptions
+from clocs.experiments.grid import TaskOutcome, run_grid
+from clocs.experiments.workspace import Workspace
+from clocs.store.store import open_store
+from clocs.store.task_targets import store_tasks
+
+RESULTS: Final = "benchmark.json"
+PAGE: Final = "benchmark.md"
+
+
+@dataclass(frozen=True)
+class BenchmarkResult:
+    """Results of a benchmark."""
+
+    rows: list[dict[str, Any]]
+    """Rows of the finished cells, an encoder or control on a task each."""
+    page: str
+    """Tables of all tasks, in Markdown."""
+    failed: list[str] = field(default_factory=list)
+    """Name and error of each cell that failed."""
+
+
+def benchmark(
+    encoders: Sequence[str | os.PathLike[str]],
+    stores: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    tasks: Sequence[str] = (),
+    options: LinearOptions | None = None,
+    engine: engines.Engine = "serial",
+    workers: int = 1,
+    progress: Callable[[TaskOutcome], None] | None = None,
+) -> BenchmarkResult:
+    """Evaluate encoders and untrained controls on tasks, and write one page.
+
+    Each encoder is followed by its own network without training; random convolution kernels stand in every table.
+    Finished cells are kept in ``out``, so that the same call continues after a kill and another encoder costs only its
+    own cells. Encoders that have seen test recordings are refused.
+
+    Args:
+        encoders: Names of shipped encoders, and folders of encoders or runs.
+        stores: Folder of stores, each with a split of the name ``default``.
+        out: Folder of results: ``benchmark.json``, ``benchmark.md``, ``benchmark.html``, and cached features.
+        tasks: Tasks as ``STORE`` for all tasks of a store or ``STORE:TASK``. Empty: all tasks of all stores.
+        options: Label fractions and ways to select the regularisation. None: those of the protocol.
+        engine: ``serial``, ``processes`` or ``ray``.
+        workers: Number of cells that run at the same time.
+        progress: Called with the outcome of each cell.
+
+    Returns:
+        The rows, the page, and the cells that failed.
+
+    Raises:
+        ConfigError: There is no such store, task or encoder.
+
+    Example:
+        >>> store = clocs.ingest("synthetic", None, "stores/synthetic", options={"num_records": 60, "leads": 2})
+        >>> split = clocs.split(store)
+        >>> options = LinearOptions(label_fractions=(1.0,), selections=("validation",), replicates=100)
+        >>> result = benchmark(["clocs-small"], "stores", "out", tasks=["synthetic:rhythm"], options=options)
+        >>> [row["encoder"]["control"] for row in result.rows]
+        ['', 'untrained', 'random kernels']
+    """
+    folder = Path(out)
+    workspace = Workspace(Path(stores), folder / "runs", folder)
+    chosen = list(_chosen_tasks(Path(stores), tasks))
+    cells = list(_cells([os.fspath(encoder) for encoder in encoders], chosen, options or LinearOptions()))
+    for cell in cells:
+        workspace.name(cell)  # raises early if an encoder or a split is missing
+    summary = run_grid(cells, workspace, run_cell, engine=engine, workers=workers, progress=progress)
+    rows = [row for cell in cells if (row := workspace.result(cell)) is not None]
+    page = make_page(rows)
+    content = {"protocol": PROTOCOL, "rows": rows, "failed": summary.failed}
+    write_bytes(folder / RESULTS, json.dumps(content, indent=1, sort_keys=True).encode())
+    write_bytes(folder / PAGE, page.encode())
+    write_bytes((folder / PAGE).with_suffix(".html"), as_html(page).encode())
+    return BenchmarkResult(rows, page, summary.failed)
+
+
+def _chosen_tasks(stores: Path, tasks: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Iterate over the names of stores and tasks."""
+    found = sorted(path.name for path in stores.iterdir() if path.is_dir()) if stores.is_dir() else []
+    if not found:
+        raise ConfigError(f"{stores} has no stores. Pass the folder that contains the folders of stores.")
+    for text in tasks or found:
+        name, _, task = text.partition(":")
+        if name not in found:
+            raise ConfigError(f"{stores} has no store '{name}'. Its stores: {', '.join(found)}.")
+        known = store_tasks(open_store(stores / name))
+        if task and task not in known:
+            raise ConfigError(f"Store '{name}' has no task '{task}'. Its tasks: {', '.join(known)}.")
+        yield from ((name, each) for each in ([task] if task else known))
+
+
+def _cells(
+    encoders: Sequence[str], tasks: Iterable[tuple[str, str]], options: LinearOptions
+) -> Iterator[BenchmarkCell]:
+    """Iterate over the cells of each store: encoders with their controls, then random kernels."""
+    by_store: dict[str, list[str]] = {}
+    for store, task in tasks:
+        by_store.setdefault(store, []).append(task)
+    for store, names in by_store.items():
+        for encoder in encoders:
+            for control in ("", "untrained"):
+                for task in names:
+                    yield BenchmarkCell(encoder=encoder, control=control, dataset=store, task=task, options=options)
+        for task in names:
+            yield BenchmarkCell(control=RANDOM_KERNELS, dataset=store, task=task, options=options)

@@ -1,0 +1,207 @@
+"""Page of a benchmark: one section a task, with tables in Markdown."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from markdown_it import MarkdownIt
+
+from clocs.evaluation.benchmark.task_evaluation import PROTOCOL, Selection
+from clocs.metrics.replicates import Replicates, difference_interval
+
+SELECTED_BY: Final[dict[Selection, str]] = {
+    "validation": "all labels of the validation part",
+    "cross-validation": "cross-validation within the labelled recordings",
+}
+FURTHER: Final = {"average_precision": "average precision", "f1": "F1", "sensitivity": "sensitivity"} | {
+    "specificity": "specificity",
+    "calibration_error": "calibration error",
+}
+"""Further metrics by their name in a result."""
+INTRODUCTION: Final = f"""# Benchmark
+
+Protocol `{PROTOCOL}`: linear models on frozen features of whole recordings. Label fractions draw patients. Values are
+means over draws of labels, with 95 % intervals over draws and test patients together. "minus control" is the difference
+to the best untrained control of the same table with all labels, with an interval over test patients.
+"""
+
+
+@dataclass(frozen=True)
+class _Line:
+    """One encoder or control with one set of features."""
+
+    cell: dict[str, Any]
+    features: str
+    by_fraction: dict[float, dict[str, Any]]
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.cell["encoder"]["control"])
+
+    @property
+    def name(self) -> str:
+        seen = self.cell["encoder"]["seen"]
+        was_seen = isinstance(seen, str) or (seen is not None and seen["train"] + seen["validation"] > 0)
+        return f"{self.cell['encoder']['name']}{' *' if was_seen else ''}"
+
+    @property
+    def dimension(self) -> int:
+        return int(next(iter(self.by_fraction.values()))["dimension"])
+
+    def value(self, fraction: float, metric: str) -> float | None:
+        row = self.by_fraction.get(fraction, {})
+        found = row["scores"]["recording"]["macro"][metric]["value"] if "scores" in row else None
+        return None if found is None else float(found)
+
+
+def make_page(rows: Sequence[dict[str, Any]]) -> str:
+    """Return the tables of a benchmark.
+
+    Args:
+        rows: Rows of finished cells.
+
+    Returns:
+        The page in Markdown, one section a store and task.
+    """
+    sections = [INTRODUCTION]
+    tasks = dict.fromkeys((row["cell"]["dataset"], row["cell"]["task"]) for row in rows)
+    for dataset, task in tasks:
+        sections.append(_section([row for row in rows if _task(row) == (dataset, task)]))
+    return "\n".join(sections)
+
+
+def as_html(page: str) -> str:
+    """Return a page of Markdown as a document of its own."""
+    body = MarkdownIt("commonmark").enable("table").render(page)
+    style = (
+        "body{font:16px/1.5 system-ui,sans-serif;max-width:75rem;margin:2rem auto;padding:0 1rem;color:#1a1a1a}"
+        "table{border-collapse:collapse;font-size:.9rem}td,th{border-bottom:1px solid #ddd;padding:.3rem .7rem;"
+        "text-align:left;font-variant-numeric:tabular-nums}th{border-bottom:2px solid #888}"
+    )
+    head = f'<meta charset="utf-8"><title>{html.escape("clocs benchmark")}</title><style>{style}</style>'
+    return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>\n{body}</body></html>\n'
+
+
+def _task(row: dict[str, Any]) -> tuple[str, str]:
+    return row["cell"]["dataset"], row["cell"]["task"]
+
+
+def _section(rows: Sequence[dict[str, Any]]) -> str:
+    """Return the section of a task."""
+    dataset, task = _task(rows[0])
+    about = rows[0]["task"]
+    counts = " / ".join(f"{about['records'][part]:,}" for part in ("train", "validation", "test"))
+    metric, title = ("mae", "mean absolute error") if about["kind"] == "regression" else ("auc", "macro AUC")
+    text = [
+        f"## {dataset}: {task}\n",
+        f"{about['title']}, {about['kind']}. Recordings in train / validation / test: {counts}.\n",
+    ]
+    selections = dict.fromkeys(row["selection"] for cell in rows for row in cell["rows"])
+    for selection in selections:
+        lines = sorted(_lines(rows, selection), key=lambda line: _rank(line, metric))
+        text.append(f"{title[0].upper()}{title[1:]} per recording. Regularisation by {SELECTED_BY[selection]}:\n")
+        text.append(_main_table(lines, metric))
+        if selection == next(iter(selections)) and metric == "auc":
+            text.append("With all labels:\n")
+            text.append(_further_table(lines))
+    if any(line.name.endswith("*") for line in lines):
+        text.append("\\* Its training has seen training or validation recordings of this dataset.\n")
+    positives = about["positives"]["test"]
+    if positives:
+        text.append(f"Test positives: {', '.join(f'{name} {count:,}' for name, count in positives.items())}.\n")
+    return "\n".join(text)
+
+
+def _lines(rows: Sequence[dict[str, Any]], selection: str) -> Iterator[_Line]:
+    for cell in rows:
+        found = [row for row in cell["rows"] if row["selection"] == selection]
+        for features in dict.fromkeys(row["features"] for row in found):
+            yield _Line(cell, features, {row["label_fraction"]: row for row in found if row["features"] == features})
+
+
+def _rank(line: _Line, metric: str) -> float:
+    """Return a sort key: the best value with the most labels comes first."""
+    value = line.value(max(line.by_fraction), metric)
+    return float("inf") if value is None else value if metric == "mae" else -value
+
+
+def _main_table(lines: Sequence[_Line], metric: str) -> str:
+    fractions = sorted({fraction for line in lines for fraction in line.by_fraction})
+    most = fractions[-1]
+    head = ["encoder", "features", *(f"{fraction:.0%} of labels" for fraction in fractions), "minus control"]
+    body = [
+        [
+            line.name,
+            f"{line.features} ({line.dimension:,})",
+            *(_cell(line.by_fraction.get(fraction), metric) for fraction in fractions),
+            "" if line.is_control else _difference(line, lines, most, metric),
+        ]
+        for line in lines
+    ]
+    return _table(head, body)
+
+
+def _further_table(lines: Sequence[_Line]) -> str:
+    most = max(fraction for line in lines for fraction in line.by_fraction)
+    scored = [line for line in lines if "scores" in line.by_fraction.get(most, {})]
+    if not scored:
+        return ""
+    first = scored[0].by_fraction[most]["scores"]["recording"]["macro"]
+    metrics = [name for name in FURTHER if name in first]
+    head = ["encoder", "AUC of classes with at least 10 positives", *(FURTHER[name] for name in metrics)]
+    body = []
+    for line in scored:
+        found = line.by_fraction[most]["scores"]["recording"]
+        common = found["macro_common"]["auc"]
+        values = [_format(found["macro"][name]) if name in found["macro"] else "" for name in metrics]
+        body.append([f"{line.name}, {line.features}", f"{_format(common)}, {found['common_classes']} classes", *values])
+    return _table(head, body)
+
+
+def _cell(row: dict[str, Any] | None, metric: str) -> str:
+    if row is None:
+        return ""
+    if "scores" not in row:
+        return "too few labels"
+    scores = row["scores"]
+    unknown = max(scores["untrained"], default=0)
+    note = f", {unknown} classes without a label" if unknown else ""
+    return f"{_interval(scores['recording']['macro'][metric])}{note}"
+
+
+def _difference(line: _Line, lines: Sequence[_Line], fraction: float, metric: str) -> str:
+    """Return the difference to the best control at a label fraction."""
+    controls = [other for other in lines if other.is_control and other.value(fraction, metric) is not None]
+    value = line.value(fraction, metric)
+    if not controls or value is None:
+        return ""
+    best = min(controls, key=lambda other: _rank(other, metric))
+    reference = best.value(fraction, metric)
+    assert reference is not None
+    sides = [side.by_fraction[fraction]["scores"]["replicates"][metric] for side in (line, best)]
+    if None in sides:
+        return f"{value - reference:+.3f}"
+    first, second = ([Replicates.from_dict(run) for run in side] for side in sides)
+    return _interval(difference_interval(value - reference, first, second).as_dict(), sign="+")
+
+
+def _interval(interval: dict[str, float | None], sign: str = "") -> str:
+    value, low, high = (interval[key] for key in ("value", "low", "high"))
+    if value is None:
+        return "-"
+    digits = 1 if not sign and value >= 2 else 3  # years of age, for example
+    if low is None or high is None:
+        return f"{value:{sign}.{digits}f}"
+    return f"{value:{sign}.{digits}f} ({low:{sign}.{digits}f} to {high:{sign}.{digits}f})"
+
+
+def _format(interval: dict[str, float | None]) -> str:
+    return "-" if interval["value"] is None else f"{interval['value']:.3f}"
+
+
+def _table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    rows = [head, ["---"] * len(head), *body]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)

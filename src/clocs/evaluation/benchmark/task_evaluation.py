@@ -1,0 +1,192 @@
+"""Linear evaluation of recording features on one task, by the protocol ``clocs-bench-1``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field
+
+from clocs.core.errors import ConfigError
+from clocs.evaluation.benchmark.feature_transforms import FeaturePCA, Standardization
+from clocs.evaluation.benchmark.linear_probe import LinearProbe, Solver, fit_probe
+from clocs.evaluation.benchmark.recording_features import RecordingFeatures
+from clocs.metrics.challenges import CPSC2018, Challenge, CinC2017
+from clocs.metrics.task_scores import score_task
+from clocs.signals.resampling import Floats
+from clocs.store.splits import Split
+from clocs.store.store import Store
+from clocs.store.task_targets import TaskTargets
+from clocs.training.labels import sample_patients
+
+PROTOCOL: Final = "clocs-bench-1"
+"""Name of the protocol. A change of what follows needs another name."""
+NUM_DRAWS: Final = {0.01: 5, 0.1: 3}
+"""Draws of labelled patients by label fraction; one for other fractions."""
+REDUCED_DIMENSION: Final = 768
+"""Number of principal components of the second set of features."""
+Selection = Literal["validation", "cross-validation"]
+"""Recordings that select the regularisation: all of the validation part, or folds of the labelled ones."""
+Bools = npt.NDArray[np.bool_]
+
+
+class LinearOptions(BaseModel):
+    """Options of a linear evaluation.
+
+    Example:
+        >>> LinearOptions(label_fractions=(1.0,)).selections
+        ('validation', 'cross-validation')
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    label_fractions: tuple[float, ...] = (0.01, 0.1, 1.0)
+    """Fractions of the training patients whose labels are used."""
+    selections: tuple[Selection, ...] = ("validation", "cross-validation")
+    """Ways to select the regularisation. Each has rows of its own."""
+    replicates: int = Field(default=1000, ge=100)
+    """Bootstrap replicates of the intervals."""
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """A task on the parts of a split."""
+
+    store: Store
+    targets: TaskTargets
+    train: Bools
+    validation: Bools
+    test: Bools
+    patients: npt.NDArray[np.int64]
+
+    @property
+    def truth(self) -> npt.NDArray[Any]:
+        """Classes (N, K), or numbers (N, 1) of a regression."""
+        is_regression = self.targets.task.kind == "regression"
+        return np.nan_to_num(self.targets.values)[:, None] if is_regression else self.targets.truth
+
+
+def evaluate_task(
+    features: Mapping[str, RecordingFeatures],
+    store: Store,
+    split: Split,
+    targets: TaskTargets,
+    options: LinearOptions | None = None,
+    *,
+    solver: Solver = "logistic",
+) -> list[dict[str, Any]]:
+    """Fit linear models on features of recordings, and score them on the test part.
+
+    Features are standardised by all training recordings, whether they have labels or not. Label fractions draw
+    patients; a draw of a smaller fraction is part of the same draw of a larger one.
+
+    Args:
+        features: Features by name, such as ``embedding``.
+        store: The store.
+        split: Its split.
+        targets: Targets of the task.
+        options: Label fractions and ways to select the regularisation. None: the protocol's.
+        solver: Algorithm of the linear models.
+
+    Returns:
+        A row for each set of features, label fraction and selection: what was fitted, and the result of
+        :func:`clocs.metrics.task_scores.score_task` as ``scores``.
+
+    Raises:
+        ConfigError: A part of the split has no recording of the task.
+    """
+    options = options or LinearOptions()
+    problem = _problem(store, split, targets)
+    rows = []
+    for name, values in _feature_sets(features, split.mask("train")):
+        for fraction in options.label_fractions:
+            for selection in options.selections:
+                fitted = _fit_draws(values, problem, fraction, selection, solver)
+                about = {"features": name, "dimension": values.shape[1], "label_fraction": fraction}
+                rows.append({**about, "selection": selection, **_scored(fitted, values, problem, options)})
+    return rows
+
+
+def _problem(store: Store, split: Split, targets: TaskTargets) -> _Problem:
+    parts = {part: targets.included & split.mask(part) for part in ("train", "validation", "test")}
+    empty = [part for part, records in parts.items() if not records.any()]
+    if empty:
+        raise ConfigError(
+            f"Task '{targets.name}' has no recording in the {' and '.join(empty)} part of split '{split.name}'."
+        )
+    return _Problem(store, targets, **parts, patients=store.patient_codes()[0])
+
+
+def _feature_sets(features: Mapping[str, RecordingFeatures], train: Bools) -> Iterator[tuple[str, Floats]]:
+    """Iterate over standardised features: all of them, and their principal components if there are more than 768."""
+    for name, found in features.items():
+        values = Standardization.fit(found.values[train]).transform(found.values)
+        yield name, values
+        if values.shape[1] > REDUCED_DIMENSION and train.sum() > REDUCED_DIMENSION:
+            reduced = FeaturePCA.fit(values[train], REDUCED_DIMENSION).transform(values)
+            yield f"{name}, PCA", Standardization.fit(reduced[train]).transform(reduced)
+
+
+def _fit_draws(
+    values: Floats, problem: _Problem, fraction: float, selection: Selection, solver: Solver
+) -> list[tuple[LinearProbe, int]] | str:
+    """Fit a model for each draw of labels, with its number of labelled recordings; the reason if that is impossible."""
+    fitted = []
+    for draw in range(NUM_DRAWS.get(fraction, 1)):
+        labelled = sample_patients(problem.store, problem.train, fraction, draw)
+        try:
+            model = fit_probe(
+                values,
+                problem.truth,
+                kind=problem.targets.task.kind,
+                train=labelled,
+                validation=problem.validation if selection == "validation" else None,
+                patients=problem.patients,
+                solver=solver,
+                seed=draw,
+            )
+        except ConfigError as error:
+            return str(error)
+        fitted.append((model, int(labelled.sum())))
+    return fitted
+
+
+def _scored(
+    fitted: list[tuple[LinearProbe, int]] | str, values: Floats, problem: _Problem, options: LinearOptions
+) -> dict[str, Any]:
+    if isinstance(fitted, str):
+        return {"not_possible": fitted}
+    kind, truth = problem.targets.task.kind, problem.truth
+    models = [model for model, _ in fitted]
+    outputs = {
+        part: [model.scores(values[records]) for model in models]
+        for part, records in (("validation", problem.validation), ("test", problem.test))
+    }
+    scores = score_task(
+        kind,
+        truth[problem.test] if kind != "regression" else truth[problem.test, 0],
+        outputs["test"] if kind != "regression" else [run[:, 0] for run in outputs["test"]],
+        problem.patients[problem.test],
+        validation=None if kind == "regression" else (truth[problem.validation], outputs["validation"]),
+        untrained=None if kind == "regression" else [model.absent for model in models],
+        classes=None if kind == "regression" else problem.targets.classes,
+        challenge=_challenge(problem.targets),
+        replicates=options.replicates,
+    )
+    return {
+        "num_labelled": [count for _, count in fitted],
+        "strengths": [model.strength for model in models],
+        "scores": scores,
+    }
+
+
+def _challenge(targets: TaskTargets) -> Challenge | None:
+    """Return the score of the challenge whose classes a task has."""
+    if set(targets.classes) == set(CPSC2018.ORDER):
+        return CPSC2018(targets.classes)
+    if targets.task.kind == "multi-class" and set(targets.classes) == {"Normal", "AF", "Other", "Noisy"}:
+        return CinC2017(targets.classes)
+    return None

@@ -52,7 +52,8 @@ PARTS: dict[str, set[str]] = {
     "formats": {"byte_fields", "channels", "demographics", "lead_codes", "reading", "writing", "xml_tree"},
     "formats/writers": {"edf_layout", "digital_values"},
     "datasets": {
-        *("array_rows", "csv_tables", "dataset", "folder_tables", "published_split", "redaction", "task", "transfer"),
+        *("array_rows", "csv_tables", "dataset", "folder_tables", "overlaps"),
+        *("published_split", "redaction", "task", "transfer"),
     },
     "encoders": {"convolution", "encoder", "fused_block", "pooling"},
     "losses": {"cosine", "full_precision", "loss"},

@@ -19,6 +19,10 @@ from clocs.core.errors import ConfigError
 data = typer.Typer(help="Download, ingest, verify, split and plot ECG data.", no_args_is_help=True)
 
 
+MAX_LISTED_ORDERS = 3
+"""Maximum number of lead orders in a table."""
+
+
 class Gate(StrEnum):
     """Switch of the quality gate."""
 
@@ -131,7 +135,7 @@ def ingest(
         ("patients", numbers["patients"]),
         ("duplicate groups", f"{twins['groups']} ({twins['records']} recordings)"),
     ]
-    rows += [("frames", numbers["frames"]), ("instances", numbers["instances"])]
+    rows += [("frames", numbers["frames"]), ("instances", numbers["instances"]), *_signal_rows(numbers["signals"])]
     if dataset == "folder":
         rows += [("other files", sum(1 for _ in open_source(source).names()) - numbers["in"])]
     print_table([dataset, f"version {numbers['version']}"], rows)
@@ -283,6 +287,17 @@ def _pairs(given: list[str]) -> dict[str, str]:
     if wrong:
         raise ConfigError(f"Expected options as key=value, got {', '.join(wrong)}.")
     return dict(pair.split("=", 1) for pair in given)
+
+
+def _signal_rows(signals: dict[str, Any] | None) -> list[tuple[str, str]]:
+    """Return rows of a table about lead order and amplitude, where they were measured."""
+    if signals is None:
+        return []
+    total = sum(signals["orders"].values())
+    orders = list(signals["orders"].items())[:MAX_LISTED_ORDERS]
+    rows = [(f"lead order: {order}", f"{count} of {total} measured") for order, count in orders]
+    medians = {"R wave of lead II": signals["r_amplitude"], "largest lead": signals["peak"]}
+    return rows + [(f"amplitude, {name}", f"{value:g} mV (median)") for name, value in medians.items() if value]
 
 
 def _exit_if_empty(numbers: dict[str, Any]) -> None:

@@ -210,6 +210,9 @@ class Dataset:
     """Default fractions of a split."""
     gate: GatePolicy = GatePolicy()
     """Default quality checks."""
+    calibrated: bool = True
+    """False if leads have no common scale in mV, such as if each lead was scaled separately. Then an ingest measures
+    lead order and amplitude but does not judge them."""
     downloads: tuple[Download, ...] = ()
     """Files of the publisher; empty if the dataset cannot be downloaded."""
     expected: Mapping[str, int] = field(default_factory=dict)

@@ -55,6 +55,7 @@ LUDB = Dataset(
     },
     # The publisher scaled each lead separately, so the lead equations do not hold.
     gate=GatePolicy(max_lead_equation_error=None),
+    calibrated=False,
     downloads=(Download("https://physionet.org/files/ludb/1.0.1/", listing=True),),
     expected={"in": 200},
 )

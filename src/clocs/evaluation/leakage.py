@@ -10,7 +10,12 @@ import numpy as np
 from clocs.core.errors import LeakError
 from clocs.store.splits import PARTS, Split
 from clocs.store.store import Store
-from clocs.training.seen_recordings import has_seen_keys, seen_mask, was_trained_on_split
+from clocs.training.seen_recordings import (
+    has_seen_keys,
+    incomparable_training_data,
+    seen_mask,
+    was_trained_on_split,
+)
 
 
 def check_leakage(
@@ -29,12 +34,15 @@ def check_leakage(
         Number of recordings of each part that the encoder has seen, for a result.
 
     Raises:
-        LeakError: A test patient was seen, or the encoder has no list of what it has seen.
+        LeakError: A test patient was seen, the encoder has no list of what it has seen, or it was trained on another
+            dataset that contains the test recordings under ids that cannot be compared.
     """
     if folder is None:
         return {"seen": "nothing: random weights"}
     if not has_seen_keys(folder, about):
         return _check_same_split(about, store, split)
+    if refuse:
+        _check_copies(folder, about, store, split)
     seen = seen_mask(folder, about, store)
     patient, num_patients = store.patient_codes()
     was_seen = np.zeros(num_patients, bool)
@@ -48,6 +56,16 @@ def check_leakage(
         )
     counts: dict[str, Any] = {"seen": {part: int((seen & split.mask(part)).sum()) for part in PARTS}}
     return counts if refuse else {**counts, "leaks": len(leaks)}
+
+
+def _check_copies(folder: Path, about: dict[str, Any], store: Store, split: Split) -> None:
+    """Refuse test recordings that another dataset of the training contains as filtered or resampled copies."""
+    for collection, dataset in incomparable_training_data(folder, about, store, split.mask("test")):
+        raise LeakError(
+            f"Test recordings of split '{split.name}' belong to {collection.name}, and this encoder was trained on the "
+            f"dataset '{dataset}', which contains the same patients. Their recordings cannot be compared: ids and "
+            f"samples differ. Leave {collection.name} out of the test part, or use an encoder trained without it."
+        )
 
 
 def _check_same_split(about: dict[str, Any], store: Store, split: Split) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import itertools
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -41,9 +43,74 @@ def equation_faults(
     Returns:
         Leads with a description of their fault.
     """
+    signals, usable = _limb_signals(recording, present, max_amplitude)
+    if not signals:
+        return []
+    faults = _equation_errors(signals, max_error)
+    products = _inner_products(list(signals.values()))
+    if faults or _distance_from_plane(products, tuple(signals)) <= SWAP_FLOOR * np.sqrt(np.trace(products)):
+        return faults
+    chest = sorted(
+        lead for row, lead in enumerate(recording.leads) if lead not in LIMB_LEADS and present[row, usable].all()
+    )
+    chest_values = _physical(recording, [recording.leads.index(lead) for lead in chest])[:, usable]
+    return _find_swap(signals, dict(zip(chest, chest_values, strict=True)))
+
+
+@dataclass(frozen=True)
+class OrderFit:
+    """How well limb leads satisfy the lead equations in their declared order, and in the order that fits best."""
+
+    error: float
+    """Deviation in the declared order, as a fraction of the amplitude of the limb leads (both RMS)."""
+    order: dict[str, str]
+    """Lead that each misnamed lead seems to be; empty if the declared order fits."""
+
+
+def fit_order(recording: Recording, present: npt.NDArray[np.bool_]) -> OrderFit | None:
+    """Compare the declared order of the limb leads with all their permutations.
+
+    Args:
+        recording: The recording.
+        present: Mask of shape (leads, samples), false for missing samples.
+
+    Returns:
+        The fit; None with fewer than three measured limb leads, or if they are flat.
+    """
+    signals, _ = _limb_signals(recording, present, None)
+    products = _inner_products(list(signals.values())) if signals else np.zeros((1, 1))
+    size = float(np.trace(products))
+    if not size > 0:
+        return None
+    limbs = tuple(signals)
+    permutations, weights = _permutations(limbs)
+    errors = np.sqrt(np.maximum(weights @ products.reshape(-1), 0.0) / size)
+    declared, best = float(errors[0]), int(np.argmin(errors))
+    if declared <= max(SWAP_FLOOR, SWAP_FACTOR * float(errors[best])):
+        return OrderFit(declared, {})
+    pairs = zip(limbs, (limbs[row] for row in permutations[best]), strict=True)
+    return OrderFit(declared, {name: lead for name, lead in pairs if name != lead})
+
+
+@functools.cache
+def _permutations(limbs: tuple[str, ...]) -> tuple[list[tuple[int, ...]], Values]:
+    """Return the permutations of limb leads, those that move the fewest first, and weights of the inner products.
+
+    The weights, of shape (permutations, limbs * limbs), give the squared distance from the plane.
+    """
+    normals = _normals(limbs)
+    projection, rows = normals.T @ normals, range(len(limbs))
+    permutations = sorted(itertools.permutations(rows), key=lambda order: sum(map(int.__ne__, order, rows)))
+    return permutations, np.stack([projection[np.ix_(order, order)].reshape(-1) for order in permutations])
+
+
+def _limb_signals(
+    recording: Recording, present: npt.NDArray[np.bool_], max_amplitude: float | None
+) -> tuple[dict[str, Values], npt.NDArray[np.bool_]]:
+    """Return the usable samples of the measured limb leads, empty if there are too few, and their mask."""
     limbs = [lead for lead in LIMB_LEADS if lead in recording.leads and lead not in recording.provenance.derived_leads]
     if len(limbs) < 3:
-        return []
+        return {}, np.zeros(0, np.bool_)
     rows = [recording.leads.index(lead) for lead in limbs]
     values = _physical(recording, rows)
     usable = present[rows].all(axis=0)
@@ -52,17 +119,8 @@ def equation_faults(
     # Equal values other than zero on all limb leads are a calibration pulse.
     usable &= (values != values[0]).any(axis=0) | (values[0] == 0)
     if not usable.any():
-        return []
-    signals = dict(zip(limbs, values if usable.all() else values[:, usable], strict=True))
-    faults = _equation_errors(signals, max_error)
-    products = _inner_products(list(signals.values()))
-    if faults or _distance_from_plane(products, tuple(limbs)) <= SWAP_FLOOR * np.sqrt(np.trace(products)):
-        return faults
-    chest = sorted(
-        lead for row, lead in enumerate(recording.leads) if lead not in LIMB_LEADS and present[row, usable].all()
-    )
-    chest_values = _physical(recording, [recording.leads.index(lead) for lead in chest])[:, usable]
-    return _find_swap(signals, dict(zip(chest, chest_values, strict=True)))
+        return {}, usable
+    return dict(zip(limbs, values if usable.all() else values[:, usable], strict=True)), usable
 
 
 def _equation_errors(signals: dict[str, Values], limit: float) -> list[Fault]:

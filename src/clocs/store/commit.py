@@ -13,6 +13,7 @@ from typing import Any
 from clocs.core.errors import ConfigError, StoreError
 from clocs.core.files import content_hash, write_bytes
 from clocs.signals.quality import REASONS, GatePolicy
+from clocs.signals.source_check import SignalSummary
 from clocs.store.manifest import Manifest, QuarantineInfo, read_manifest, read_quarantine, versions, write_manifest
 from clocs.store.reader import StoreReader
 from clocs.store.segment_plan import plan_segments, repeated_record_ids
@@ -22,7 +23,12 @@ from clocs.store.withdrawn import read_withdrawn
 
 
 def commit_version(
-    folder: Path, records: list[TaskRecord], dataset: dict[str, Any], options: dict[str, Any], gate: GatePolicy
+    folder: Path,
+    records: list[TaskRecord],
+    dataset: dict[str, Any],
+    options: dict[str, Any],
+    gate: GatePolicy,
+    signals: SignalSummary,
 ) -> StoreReader:
     """Commit a version from task records, unless the newest version is equal."""
     refused = [row for record in records for row in record.refused]
@@ -35,16 +41,21 @@ def commit_version(
         raise ConfigError(f"Record ids must be unique. Repeated: {', '.join(repeated[:5])}.")
     about = {"dataset": dataset, "options": options, "gate": gate.model_dump(mode="json")}
     counts = {name: sum(getattr(record, name) for record in records) for name in ("records_in", "withdrawn")}
-    _commit(folder, previous, {**about, **counts}, refused, segments)
+    _commit(folder, previous, {**about, **counts}, refused, segments, signals)
     return StoreReader(folder)
 
 
 def commit_appended(
-    folder: Path, records: list[TaskRecord], dataset: dict[str, Any], options: dict[str, Any], gate: GatePolicy
+    folder: Path,
+    records: list[TaskRecord],
+    dataset: dict[str, Any],
+    options: dict[str, Any],
+    gate: GatePolicy,
+    signals: SignalSummary,
 ) -> StoreReader:
     """Commit a version with the recordings of the newest version followed by those of task records.
 
-    Task records that the newest version includes already add nothing.
+    Task records that the newest version includes already add nothing. The summary of signals is that of the new ones.
     """
     previous = read_manifest(folder)
     older = [info for segment in previous.segments for info in Segment(folder, segment).shard_infos]
@@ -67,7 +78,7 @@ def commit_appended(
         "records_in": previous.records_in + sum(record.records_in for record in new),
         "withdrawn": previous.withdrawn + sum(record.withdrawn for record in new),
     }
-    _commit(folder, previous, about, [*refused, *(row for record in new for row in record.refused)], segments)
+    _commit(folder, previous, about, [*refused, *(row for record in new for row in record.refused)], segments, signals)
     return StoreReader(folder)
 
 
@@ -89,7 +100,7 @@ def commit_rewritten(folder: Path, segments: Sequence[SegmentInfo], num_removed:
     refused = [QuarantinedRecording.model_validate(row) for row in rows if row["patient_id"] not in patients]
     about = previous.model_dump(mode="json", include={"dataset", "options", "gate", "records_in"})
     withdrawn = previous.withdrawn + num_removed + len(rows) - len(refused)
-    _commit(folder, previous, {**about, "withdrawn": withdrawn}, refused, segments)
+    _commit(folder, previous, {**about, "withdrawn": withdrawn}, refused, segments, previous.signals)
     return read_manifest(folder)
 
 
@@ -99,6 +110,7 @@ def _commit(
     about: dict[str, Any],
     refused: Sequence[QuarantinedRecording],
     segments: Sequence[SegmentInfo],
+    signals: SignalSummary | None,
 ) -> None:
     """Write quarantine list and manifest of the next version, unless the previous version is equal."""
     refused = sorted(refused, key=lambda row: (row.source, row.record_id))
@@ -126,6 +138,7 @@ def _commit(
     new = Manifest(
         version=number,
         **content,
+        signals=signals,
         software={name: version(name) for name in ("clocs", "numpy", "pyarrow")},
         quarantine=QuarantineInfo(file=file, **listed),
         segments=tuple(segments),

@@ -142,6 +142,7 @@ def _merge(folder: Path, group: Sequence[_Unit]) -> ShardInfo:
         refused=tuple(row for record in records for row in record.refused),
         withdrawn=sum(record.withdrawn for record in records),
         entries="".join(record.entries for record in records),
+        measurements=tuple(item for record in records for item in record.measurements),
     )
     write_task_record(folder, new)
     return merged

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +15,8 @@ from clocs.core.files import is_inside
 from clocs.core.pseudonyms import PSEUDONYM
 from clocs.datasets.dataset import Dataset, Options
 from clocs.datasets.task import Task
+from clocs.signals.quality import GatePolicy
+from clocs.signals.source_check import SignalSummary
 from clocs.store.manifest import Manifest, check_not_inside_store, read_manifest, versions
 from clocs.store.reader import StoreReader
 from clocs.store.shard import SHARDS, Shard
@@ -72,6 +75,21 @@ def check_no_original_ids(folder: Path) -> None:
                 f"{folder} contains recordings under original ids, ingested without a key. Choose another folder. "
                 "Delete this one if original ids must not be kept."
             )
+
+
+def check_signals(signals: SignalSummary, source: str | os.PathLike[str] | None, gate: GatePolicy) -> None:
+    """Raise an error for a wrong order of leads, and warn of an implausible amplitude.
+
+    Without the gate's check of lead equations, a wrong order is a warning, too.
+    """
+    name = "The source" if source is None else os.fspath(source)
+    if signals.wrong_order and gate.max_lead_equation_error is not None:
+        raise ConfigError(
+            f"{name}: {signals.wrong_order}. No version was committed. Correct the names of the leads, or store them as "
+            "they are with --gate off."
+        ).with_code_hint("gate=GATE_OFF")
+    for problem in filter(None, (signals.wrong_order, signals.wrong_amplitude)):
+        warnings.warn(f"{name}: {problem}. Compare leads and gains with the publisher's.", stacklevel=4)
 
 
 def warn_of_unused_input(store: StoreReader, options: Options) -> None:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from clocs.core.errors import ConfigError, IntegrityError, StoreError
 from clocs.core.files import seal, unseal, write_bytes
+from clocs.signals.source_check import SignalSummary
 from clocs.store.segments import SegmentInfo
 
 FORMAT: Final = "clocs-store-3"
@@ -60,6 +61,8 @@ class Manifest(BaseModel):
     """The list of quarantined recordings."""
     withdrawn: int = 0
     """Number of input recordings that were left out, because their patients were withdrawn."""
+    signals: SignalSummary | None = None
+    """Lead order and amplitude, measured in some of the input recordings. It is no part of the content hash."""
     segments: tuple[SegmentInfo, ...]
     """Segments in order, which list the shards."""
     first_sha256: str

@@ -57,7 +57,8 @@ def info(store: StoreLike) -> dict[str, Any]:
 
     Returns:
         Counts as JSON: recordings in, stored, quarantined and withdrawn, patients, duplicates, frames and instances
-        (frames times leads) under the evaluation policy, shards and bytes; with dataset, version and hash of the store.
+        (frames times leads) under the evaluation policy, lead order and amplitude of the signals, shards and bytes;
+        with dataset, version and hash of the store.
 
     Example:
         >>> store = clocs.ingest("synthetic", None, "store", options={"num_records": 4})
@@ -82,6 +83,7 @@ def info(store: StoreLike) -> dict[str, Any]:
         "duplicates": {"groups": len(groups), "records": members, "redundant": members - len(groups)},
         "frames": frames.num_frames if frames is not None else None,
         "instances": len(frames) if frames is not None else None,
+        "signals": store.manifest.signals.model_dump(mode="json") if store.manifest.signals is not None else None,
         "shards": len(store.shards),
         "bytes": sum(shard.bytes for shard in store.shards),
     }

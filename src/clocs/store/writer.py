@@ -25,9 +25,15 @@ from clocs.datasets.dataset import Options
 from clocs.formats.reading import missing_companions
 from clocs.signals.leads import drop_derived_leads
 from clocs.signals.quality import REASONS, Finding, GatePolicy, assess
+from clocs.signals.source_check import SignalMeasurement, measure_signals, summarize_signals
 from clocs.store.commit import commit_appended, commit_version
 from clocs.store.incremental import FinishedTasks
-from clocs.store.ingest_checks import check_destination, check_no_original_ids, warn_of_unused_input
+from clocs.store.ingest_checks import (
+    check_destination,
+    check_no_original_ids,
+    check_signals,
+    warn_of_unused_input,
+)
 from clocs.store.known_files import KnownFiles
 from clocs.store.manifest import FORMAT, versions
 from clocs.store.reader import StoreReader
@@ -44,6 +50,8 @@ from clocs.store.withdrawn import WithdrawnPatients, read_withdrawn
 
 SHARD_BYTES = 128 << 20
 """Maximum bytes of samples in a shard. With the records per task, it bounds the memory of a worker."""
+MAX_MEASURED = 64
+"""Maximum number of recordings of a task whose lead order and amplitude are measured."""
 
 
 @dataclass(frozen=True)
@@ -132,8 +140,11 @@ def write_store(
             raise ConfigError(
                 f"{source} has no recording of dataset '{dataset.name}'. See 'clocs data info {dataset.name}'."
             )
+        measurements = [item for record in records for item in record.measurements]
+        signals = summarize_signals(measurements, calibrated=dataset.calibrated)
+        check_signals(signals, source, gate)
         commit = commit_appended if append and versions(root) else commit_version
-        store = commit(root, records, dataset.metadata(parsed), parsed.model_dump(mode="json"), gate)
+        store = commit(root, records, dataset.metadata(parsed), parsed.model_dump(mode="json"), gate, signals)
         if known is not None:
             known.save()
     warn_of_unused_input(store, parsed)
@@ -203,13 +214,20 @@ def run_ingest_task(task: IngestTask) -> TaskRecord:
         return record
     source = open_source(task.source) if task.source is not None else None
     left_out = LeftOut(task.withdrawn)
-    accepted = _passing_recordings(task, source, left_out)
-    return write_recordings(task, accepted, left_out)
+    measurements: list[SignalMeasurement] = []
+    accepted = _passing_recordings(task, source, left_out, measurements)
+    return write_recordings(task, accepted, left_out, measurements)
 
 
-def _passing_recordings(task: IngestTask, source: Source | None, left_out: LeftOut) -> Iterator[Recording]:
-    """Iterate over the recordings that pass the checks. The others are added to ``left_out``."""
-    for entry in task.entries:
+def _passing_recordings(
+    task: IngestTask, source: Source | None, left_out: LeftOut, measurements: list[SignalMeasurement]
+) -> Iterator[Recording]:
+    """Iterate over the recordings that pass the checks, and measure some of all.
+
+    The others are added to ``left_out``.
+    """
+    step = -(-len(task.entries) // MAX_MEASURED)
+    for number, entry in enumerate(task.entries):
         try:
             recording = task.dataset.load(source, entry, task.options)  # type: ignore[arg-type]
             _check_ids(recording, task.dataset.name)
@@ -217,6 +235,8 @@ def _passing_recordings(task: IngestTask, source: Source | None, left_out: LeftO
             if recording.patient_id in task.withdrawn:
                 left_out.withdrawn += 1
                 continue
+            if number % step == 0:
+                measurements.append(measure_signals(recording))
             findings = assess(recording, task.gate)
             stored = drop_derived_leads(recording)
         except (OSError, MemoryError, ConfigError, MissingExtraError):
@@ -273,8 +293,13 @@ def _encodable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def write_recordings(task: IngestTask, recordings: Iterator[Recording], left_out: LeftOut) -> TaskRecord:
-    """Write recordings as shards of bounded size, then the task record."""
+def write_recordings(
+    task: IngestTask, recordings: Iterator[Recording], left_out: LeftOut, measurements: list[SignalMeasurement]
+) -> TaskRecord:
+    """Write recordings as shards of bounded size, then the task record.
+
+    Iterating over the recordings fills ``left_out`` and ``measurements``.
+    """
     shards: list[ShardInfo] = []
     pending: list[Recording] = []
 
@@ -299,6 +324,7 @@ def write_recordings(task: IngestTask, recordings: Iterator[Recording], left_out
         refused=tuple(left_out.refused),
         withdrawn=left_out.withdrawn,
         entries="".join(task.digests),
+        measurements=tuple(measurements),
     )
     write_task_record(task.folder, record)
     return record

@@ -16,10 +16,12 @@ from clocs.core.files import content_hash
 from clocs.core.options import validate_model
 from clocs.core.run_identity import non_default_values
 from clocs.core.seeds import derived_seed
+from clocs.datasets.overlaps import incomparable_datasets
 from clocs.methods import METHODS, Method, PatientContrast, Supervised
 from clocs.signals.framing import FramePolicy
 from clocs.signals.leads import STANDARD_LEADS, canonical_lead
 from clocs.store.duplicates import Ints, Keys, lead_keys, patient_keys, signal_keys
+from clocs.store.shared_recordings import recording_keys, shared_collections
 from clocs.store.splits import Split
 from clocs.store.store import Store, open_store
 from clocs.training.batches import Batches, policy_for_views
@@ -103,11 +105,19 @@ def _refuse_overlap(parts: tuple[TrainingStore, ...]) -> None:
                     f"extra_stores: {len(shared)} {one.kind} are in both {one.store.folder} and {other.store.folder}, "
                     f"such as those of {names}. Ingest them into one store, so that its split keeps them together."
                 )
+    collections = [shared_collections(part.store, np.ones(len(part.store), bool)) for part in parts]
+    for (part, own), (other, others) in itertools.combinations(zip(parts, collections, strict=True), 2):
+        for collection in own:
+            if collection in others and other.name in incomparable_datasets(collection, part.name):
+                raise LeakError(
+                    f"extra_stores: {part.store.folder} and {other.store.folder} both contain recordings of "
+                    f"{collection.name}, which cannot be compared: ids and samples differ. Train on one of them."
+                )
 
 
 @dataclass(frozen=True)
 class _KeySet:
-    """Keys of one kind (signals, patients or leads) that identify the recordings of a store in other stores."""
+    """Keys of one kind (signals, patients, ids or leads) that identify the recordings of a store in other stores."""
 
     kind: str
     store: Store
@@ -121,10 +131,11 @@ class _KeySet:
 
 
 def _key_sets(store: Store) -> Iterator[_KeySet]:
-    """Yield the keys of signals, patients and leads. Leads come last, because they need all samples."""
+    """Yield the keys of signals, patients, ids and leads. Leads come last, because they need all samples."""
     records = np.arange(len(store))
     yield _KeySet("signals", store, records, signal_keys(store))
     yield _KeySet("patients", store, records, patient_keys(store))
+    yield _KeySet("recordings", store, records, recording_keys(store))
     yield _KeySet("leads", store, *lead_keys(store, np.ones(len(store), bool), all_leads=True))
 
 

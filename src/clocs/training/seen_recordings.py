@@ -1,7 +1,8 @@
 """Keys of the recordings that an encoder has seen in training or validation, stored with its weights.
 
 A key is eight bytes of a hash of the samples, of a whole recording or of one of its leads. The latter recognise a
-recording in a store with other leads. If pseudonyms were made with a secret key, there is also a key of each patient,
+recording in a store with other leads. Where several datasets publish the same recordings, there is also a key of each
+recording's id among them, and one of the dataset, because a filtered copy has other samples. If pseudonyms were made with a secret key, there is also a key of each patient,
 which recognises the patient in other stores made with the same secret. The keys reveal nothing about a person, but
 with a recording one can check whether it was used. Evaluation refuses test patients that were seen.
 """
@@ -18,7 +19,9 @@ import numpy.typing as npt
 
 from clocs.core.errors import IntegrityError
 from clocs.core.files import file_hash, write_bytes
+from clocs.datasets.overlaps import Collection, incomparable_datasets
 from clocs.store.duplicates import Keys, lead_keys, patient_keys, signal_keys
+from clocs.store.shared_recordings import collection_key, dataset_name, recording_keys, shared_collections
 from clocs.store.splits import Split
 from clocs.store.store import Store
 from clocs.training.encoder_folder import read_config
@@ -27,10 +30,16 @@ FILE = "seen.npy"
 
 
 def seen_keys(store: Store, split: Split) -> Keys:
-    """Return the sorted, unique keys of the training and validation recordings, of a lead of each, and of patients."""
+    """Return the sorted, unique keys of the training and validation recordings, of a lead of each, and of patients.
+
+    They include the keys of recordings and collections that several datasets publish.
+    """
     used = split.mask("train") | split.mask("validation")
+    of_recordings = [signal_keys(store), patient_keys(store), recording_keys(store)]
+    of_collections = [collection_key(item, dataset_name(store)) for item in shared_collections(store, used)]
     keys_of_leads = lead_keys(store, used, all_leads=False)[1]
-    keys = np.unique(np.concatenate([signal_keys(store)[used], keys_of_leads, patient_keys(store)[used]]))
+    of_used = [keys[used] for keys in of_recordings]
+    keys = np.unique(np.concatenate([*of_used, keys_of_leads, np.array(of_collections, np.uint64)]))
     return keys[keys > 0]
 
 
@@ -50,15 +59,44 @@ def extend_seen_keys(folder: Path, about: dict[str, Any], keys: Iterable[Keys]) 
 
 
 def seen_mask(folder: Path, about: dict[str, Any], store: Store) -> npt.NDArray[np.bool_]:
-    """Return a mask of a store's recordings that an encoder has seen, by whole signals, single leads or patients."""
+    """Return a mask of a store's recordings that an encoder has seen, by signals, single leads, patients or ids."""
     seen_keys = load_seen_keys(folder, about["seen_sha256"])
     seen = np.zeros(len(store), bool)
-    for keys in (signal_keys(store), patient_keys(store)):
+    for keys in (signal_keys(store), patient_keys(store), recording_keys(store)):
         seen |= np.isin(keys, seen_keys) & (keys > 0)
     if not _was_trained_on_store_only(about, store):
         number, keys_of_leads = lead_keys(store, ~seen, all_leads=True)
         seen[number[np.isin(keys_of_leads, seen_keys)]] = True
     return seen
+
+
+def incomparable_training_data(
+    folder: Path, about: dict[str, Any], store: Store, records: npt.NDArray[np.bool_]
+) -> list[tuple[Collection, str]]:
+    """Return the datasets of an encoder's training that may contain recordings of a store as unrecognisable copies.
+
+    Args:
+        folder: Folder of the encoder.
+        about: Content of the encoder's config.json.
+        store: The store.
+        records: Mask over the recordings of the store, (recordings,).
+
+    Returns:
+        Collections of recordings, each with a dataset of the training that contains it.
+    """
+    keys = load_seen_keys(folder, about["seen_sha256"])
+    named = str(about.get("training", {}).get("dataset", "")).split(" + ")
+    found = []
+    for collection in shared_collections(store, records):
+        own = dataset_name(store)
+        incomparable = incomparable_datasets(collection, own)
+        for other in (item.dataset for item in collection.publications if item.dataset != own):
+            was_listed = bool(np.isin(collection_key(collection, other), keys))
+            # Encoders of older versions list no ids, only the names of their datasets.
+            is_unlisted = other in named and not was_listed and not collection.same_signals
+            if (was_listed and other in incomparable) or is_unlisted:
+                found.append((collection, other))
+    return found
 
 
 def has_seen(folder: Path, keys: Keys) -> bool | None:

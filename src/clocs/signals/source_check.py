@@ -1,4 +1,4 @@
-"""Check of a source by its signals: the order of its limb leads, and its amplitude.
+"""Check of a source of twelve-lead ECGs by its signals: the order of its limb leads, and its amplitude.
 
 A dataset declares names and gains of its leads. Single recordings may deviate for other reasons, so a declaration is
 judged by many of them: by the order that fits the lead equations best, and by typical amplitudes.
@@ -16,7 +16,8 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict
 
 from clocs.core.recording import Recording, missing_value
-from clocs.signals.lead_equations import fit_order
+from clocs.signals.lead_equations import LIMB_LEADS, fit_order
+from clocs.signals.leads import STANDARD_LEADS
 
 MAX_SECONDS: Final = 30.0
 """Measured duration of a recording in seconds, from its start."""
@@ -34,7 +35,10 @@ AS_DECLARED: Final = "as declared"
 
 
 class SignalMeasurement(BaseModel):
-    """Lead order and amplitude of one recording. A value is None if it cannot be measured."""
+    """Lead order and amplitude of one recording. A value is None if it cannot be measured.
+
+    The order needs six measured limb leads, the amplitude twelve leads in mV.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -54,7 +58,7 @@ class SignalSummary(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     measured: int
-    """Number of measured recordings."""
+    """Number of measured recordings, with any leads."""
     orders: dict[str, int]
     """Number of recordings by the order of limb leads that fits the lead equations, most frequent first."""
     error: float | None
@@ -74,9 +78,11 @@ def measure_signals(recording: Recording) -> SignalMeasurement:
     num_samples = max(int(MAX_SECONDS * recording.sampling_rate), 1)
     part = dataclasses.replace(recording, digital=recording.digital[:, :num_samples])
     present = part.digital != missing_value(part.digital.dtype)
-    fit = fit_order(part, present)
+    measured = set(recording.leads) - set(recording.provenance.derived_leads)
+    fit = fit_order(part, present) if measured >= set(LIMB_LEADS) else None
     order = None if fit is None else ", ".join(f"{name} is {lead}" for name, lead in fit.order.items()) or AS_DECLARED
-    peaks, heights = _window_maxima(part, present) if part.unit == "mV" else ({}, {})
+    has_amplitude = part.unit == "mV" and set(recording.leads) >= set(STANDARD_LEADS)
+    peaks, heights = _window_maxima(part, present) if has_amplitude else ({}, {})
     return SignalMeasurement(
         order=order,
         error=_rounded(None if fit is None else fit.error),
@@ -126,7 +132,8 @@ def summarize_signals(measurements: Sequence[SignalMeasurement], *, calibrated: 
     )
     if not calibrated:
         return summary
-    found = {"wrong_order": _wrong_order(summary), "wrong_amplitude": _wrong_amplitude(summary)}
+    num_peaks = sum(item.peak is not None for item in measurements)
+    found = {"wrong_order": _wrong_order(summary), "wrong_amplitude": _wrong_amplitude(summary, num_peaks)}
     return summary.model_copy(update=found)
 
 
@@ -149,8 +156,8 @@ def _wrong_order(summary: SignalSummary) -> str:
     return ""
 
 
-def _wrong_amplitude(summary: SignalSummary) -> str:
-    if summary.measured < MIN_RECORDINGS:
+def _wrong_amplitude(summary: SignalSummary, count: int) -> str:
+    if count < MIN_RECORDINGS:
         return ""
     medians = {"the R wave in lead II": summary.r_amplitude, "the largest lead": summary.peak}
     low, high = AMPLITUDE_RANGE
@@ -158,7 +165,7 @@ def _wrong_amplitude(summary: SignalSummary) -> str:
     if not wrong:
         return ""
     return (
-        f"The amplitude is implausible: {' and '.join(wrong)} (median of {summary.measured} measured recordings), "
+        f"The amplitude is implausible: {' and '.join(wrong)} (median of {count} measured recordings), "
         f"{low:g} to {high:g} mV expected"
     )
 

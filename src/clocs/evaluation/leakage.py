@@ -63,8 +63,8 @@ def _check_copies(folder: Path, about: dict[str, Any], store: Store, split: Spli
     for collection, dataset in incomparable_training_data(folder, about, store, split.mask("test")):
         raise LeakError(
             f"Test recordings of split '{split.name}' belong to {collection.name}, and this encoder was trained on the "
-            f"dataset '{dataset}', which contains the same patients. Their recordings cannot be compared: ids and "
-            f"samples differ. Leave {collection.name} out of the test part, or use an encoder trained without it."
+            f"dataset '{dataset}', which contains the same patients. Their recordings cannot be compared by "
+            f"ids or samples. Leave {collection.name} out of the test part, or use an encoder trained without it."
         )
 
 

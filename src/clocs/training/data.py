@@ -111,7 +111,7 @@ def _refuse_overlap(parts: tuple[TrainingStore, ...]) -> None:
             if collection in others and other.name in incomparable_datasets(collection, part.name):
                 raise LeakError(
                     f"extra_stores: {part.store.folder} and {other.store.folder} both contain recordings of "
-                    f"{collection.name}, which cannot be compared: ids and samples differ. Train on one of them."
+                    f"{collection.name}, which cannot be compared by ids or samples. Train on one of them."
                 )
 
 

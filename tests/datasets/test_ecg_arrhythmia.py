@@ -42,7 +42,11 @@ def load(folder: Path) -> dict[str, Recording]:
 
 @pytest.mark.parametrize("header", ["Acronym Name,Full Name,Snomed_CT\n", "AcronymName,FullName,Snomed_CT\n"])
 def test_codes_become_acronyms_of_the_table(tmp_path: Path, header: str) -> None:
-    given = {"JS00001": "164889003,164934002,59118001", "JS10646": "164890007", "JS10647": "195101003,698252002,164865005"}
+    given = {
+        "JS00001": "164889003,164934002,59118001",
+        "JS10646": "164890007",
+        "JS10647": "195101003,698252002,164865005",
+    }
     found = load(make(tmp_path, given, header))
     assert {name: recording.labels for name, recording in found.items()} == {
         "JS00001": ("AFIB", "TWC", "59118001"),

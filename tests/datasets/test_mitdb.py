@@ -36,7 +36,12 @@ def write_record(folder: Path, name: str, leads: tuple[str, str], comment: str =
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    for name, leads in {"100": ("MLII", "V5"), "114": ("V5", "MLII"), "201": ("MLII", "V1"), "202": ("MLII", "V1")}.items():
+    for name, leads in {
+        "100": ("MLII", "V5"),
+        "114": ("V5", "MLII"),
+        "201": ("MLII", "V1"),
+        "202": ("MLII", "V1"),
+    }.items():
         write_record(tmp_path, name, leads)
     (tmp_path / "x_mitdb").mkdir()
     (tmp_path / "x_mitdb" / "x_108.hea").touch()

@@ -21,7 +21,9 @@ ORDER = [STANDARD_LEADS.index(lead) for lead in TEXT_LEADS]
 def write_text(folder: Path, name: str, order: list[int] = ORDER) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     rows = np.rint(limb_leads()[order].T / 5).astype(int)
-    (folder / f"{name}.txt").write_text("".join(f"{number},{','.join(map(str, row))}\n" for number, row in enumerate(rows)))
+    (folder / f"{name}.txt").write_text(
+        "".join(f"{number},{','.join(map(str, row))}\n" for number, row in enumerate(rows))
+    )
 
 
 @pytest.fixture
@@ -76,7 +78,9 @@ def test_a_header_is_preferred_to_the_text(tree: Path) -> None:
     digital = limb_leads()
     digital.T.astype("<i2").tofile(tree / "set-a" / "1002867.dat")
     lines = [f"1002867.dat 16 1000/mV 16 0 0 0 0 {lead}" for lead in STANDARD_LEADS]
-    (tree / "set-a" / "1002867.hea").write_text("\n".join(["1002867 12 500 5000", *lines, "#Age: 0 ", "#Sex: F"]) + "\n")
+    (tree / "set-a" / "1002867.hea").write_text(
+        "\n".join(["1002867 12 500 5000", *lines, "#Age: 0 ", "#Sex: F"]) + "\n"
+    )
     entry = entries(tree)["1002867"]
     assert entry.file == "set-a/1002867.hea"
     recording = PHYSIONET2011.load(open_source(tree), entry, Options())

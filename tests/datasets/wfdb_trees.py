@@ -29,6 +29,9 @@ def write_challenge_record(
     digital = limb_leads(num_samples, seed=len(name) + sum(name.encode()))
     (folder / f"{name}.mat").write_bytes(MATLAB_HEADER + digital.T.astype("<i2").tobytes())
     lines = [f"{name} 12 {sampling_rate} {num_samples} 05-Feb-2020 11:39:16"]
-    lines += [f"{name}.mat 16+24 1000/{unit} 16 0 {row[0]} 0 0 {lead}" for row, lead in zip(digital, STANDARD_LEADS, strict=True)]
+    lines += [
+        f"{name}.mat 16+24 1000/{unit} 16 0 {row[0]} 0 0 {lead}"
+        for row, lead in zip(digital, STANDARD_LEADS, strict=True)
+    ]
     (folder / f"{name}.hea").write_text("\n".join([*lines, comments.strip("\n")]) + "\n")
     return folder / f"{name}.hea"

@@ -32,7 +32,15 @@ def test_the_wfdb_package_writes_what_is_read(tmp_path: Path) -> None:
     samples = np.array([18, 77, 370, 1500, 70000, 650000])
     texts = ["(N\0", "", "", "(AFIB\0", "(VFL\0", ""]
     symbols = ["+", "N", "V", "+", "+", "A"]
-    wfdb.wrann("100", "atr", samples, symbol=symbols, aux_note=texts, chan=np.array([0, 0, 1, 0, 0, 1]), write_dir=str(tmp_path))
+    wfdb.wrann(
+        "100",
+        "atr",
+        samples,
+        symbol=symbols,
+        aux_note=texts,
+        chan=np.array([0, 0, 1, 0, 0, 1]),
+        write_dir=str(tmp_path),
+    )
     found = parse_annotations((tmp_path / "100.atr").read_bytes(), "100.atr")
     assert [item.sample for item in found] == samples.tolist()
     assert [item.code for item in found] == [RHYTHM, 1, 5, RHYTHM, RHYTHM, 8]

@@ -39,9 +39,7 @@ def test_the_signals_of_a_source_are_in_manifest_and_summary(recordings: list[Re
     assert info(store)["signals"] == store.manifest.signals.model_dump(mode="json")
 
 
-def test_swapped_leads_of_a_source_are_refused(
-    recordings: list[Recording], store_of: Maker, tmp_path: Any
-) -> None:
+def test_swapped_leads_of_a_source_are_refused(recordings: list[Recording], store_of: Maker, tmp_path: Any) -> None:
     with pytest.raises(ConfigError, match="not in the declared order") as caught:
         store_of([swapped(recording) for recording in recordings])
     assert "aVL is aVF, aVF is aVL" in str(caught.value)

@@ -77,7 +77,9 @@ def test_a_dataset_without_common_ids_is_refused(tmp_path: Path) -> None:
     chapman = store_of(tmp_path, "chapman", ["MUSE_1_1_1", "MUSE_1_1_2"])
     other = store_of(tmp_path, "ecg-arrhythmia", ["JS00001", "JS20000"], seed=1)
     about = encoder_of(tmp_path, chapman, "train", "test")
-    with pytest.raises(LeakError, match="belong to Chapman-Shaoxing, and this encoder was trained on the dataset 'chap"):
+    with pytest.raises(
+        LeakError, match="belong to Chapman-Shaoxing, and this encoder was trained on the dataset 'chap"
+    ):
         check_leakage(tmp_path, about, other, split_of("test", "test"))
     assert check_leakage(tmp_path, about, other, split_of("train", "test"))["seen"]["test"] == 0, "Ningbo is no Chapman"
     assert check_leakage(tmp_path, about, other, split_of("test", "test"), refuse=False)["leaks"] == 0
@@ -122,7 +124,7 @@ def test_stores_of_one_collection_are_not_trained_on_together(tmp_path: Path) ->
         given = [f"store={stores[one].folder}", f"extra_stores={stores[other].folder}"]
         return len(open_training_stores(resolve_config("cmsc-folder", given)))
 
-    with pytest.raises(LeakError, match="20 recordings are in both .* such as those of '000.._hr' and 'HR000..'"):
+    with pytest.raises(LeakError, match=r"20 recordings are in both .* such as those of '000.._hr' and 'HR000..'"):
         opened("xl", "challenge")
     for pair in (("chapman", "challenge"), ("challenge", "chapman")):
         with pytest.raises(LeakError, match="both contain recordings of Chapman-Shaoxing"):

@@ -85,8 +85,8 @@ def check_signals(signals: SignalSummary, source: str | os.PathLike[str] | None,
     name = "The source" if source is None else os.fspath(source)
     if signals.wrong_order and gate.max_lead_equation_error is not None:
         raise ConfigError(
-            f"{name}: {signals.wrong_order}. No version was committed. Correct the names of the leads, or store them as "
-            "they are with --gate off."
+            f"{name}: {signals.wrong_order}. No version was committed. Correct the names of the leads, or store them "
+            "as they are with --gate off."
         ).with_code_hint("gate=GATE_OFF")
     for problem in filter(None, (signals.wrong_order, signals.wrong_amplitude)):
         warnings.warn(f"{name}: {problem}. Compare leads and gains with the publisher's.", stacklevel=4)

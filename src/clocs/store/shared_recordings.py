@@ -38,9 +38,26 @@ def shared_collections(store: StoreReader, records: npt.NDArray[np.bool_]) -> li
     return list({shared.collection: None for number, shared in _shared_recordings(store) if records[number]})
 
 
+def collection_keys(store: StoreReader, records: npt.NDArray[np.bool_]) -> Keys:
+    """Return hashes of the collections that some recordings of a store belong to, and one of the dataset, (N,).
+
+    It is empty if the dataset shares no recordings with others.
+    """
+    name = dataset_name(store)
+    if not any(publications_of(name)):
+        return np.empty(0, np.uint64)
+    keys = [collection_key(collection, name) for collection in shared_collections(store, records)]
+    return np.array([dataset_key(name), *keys], np.uint64)
+
+
 def collection_key(collection: Collection, dataset: str) -> np.uint64:
-    """Return a 64-bit hash that says: recordings of a collection, as a dataset contains them."""
+    """Return a 64-bit hash of a collection as a dataset contains it."""
     return _key(f"{collection.name} of {dataset}")
+
+
+def dataset_key(dataset: str) -> np.uint64:
+    """Return a 64-bit hash of a dataset, which says that keys of its collections are listed."""
+    return _key(f"collections of {dataset}")
 
 
 def dataset_name(store: StoreReader) -> str:

@@ -2,9 +2,10 @@
 
 A key is eight bytes of a hash of the samples, of a whole recording or of one of its leads. The latter recognise a
 recording in a store with other leads. Where several datasets publish the same recordings, there is also a key of each
-recording's id among them, and one of the dataset, because a filtered copy has other samples. If pseudonyms were made with a secret key, there is also a key of each patient,
-which recognises the patient in other stores made with the same secret. The keys reveal nothing about a person, but
-with a recording one can check whether it was used. Evaluation refuses test patients that were seen.
+recording's id among them, and one of the dataset, because a filtered copy has other samples. If pseudonyms were made
+with a secret key, there is also a key of each patient, which recognises the patient in other stores made with the same
+secret. The keys reveal nothing about a person, but with a recording one can check whether it was used. Evaluation
+refuses test patients that were seen.
 """
 
 from __future__ import annotations
@@ -21,7 +22,14 @@ from clocs.core.errors import IntegrityError
 from clocs.core.files import file_hash, write_bytes
 from clocs.datasets.overlaps import Collection, incomparable_datasets
 from clocs.store.duplicates import Keys, lead_keys, patient_keys, signal_keys
-from clocs.store.shared_recordings import collection_key, dataset_name, recording_keys, shared_collections
+from clocs.store.shared_recordings import (
+    collection_key,
+    collection_keys,
+    dataset_key,
+    dataset_name,
+    recording_keys,
+    shared_collections,
+)
 from clocs.store.splits import Split
 from clocs.store.store import Store
 from clocs.training.encoder_folder import read_config
@@ -36,10 +44,9 @@ def seen_keys(store: Store, split: Split) -> Keys:
     """
     used = split.mask("train") | split.mask("validation")
     of_recordings = [signal_keys(store), patient_keys(store), recording_keys(store)]
-    of_collections = [collection_key(item, dataset_name(store)) for item in shared_collections(store, used)]
     keys_of_leads = lead_keys(store, used, all_leads=False)[1]
     of_used = [keys[used] for keys in of_recordings]
-    keys = np.unique(np.concatenate([*of_used, keys_of_leads, np.array(of_collections, np.uint64)]))
+    keys = np.unique(np.concatenate([*of_used, keys_of_leads, collection_keys(store, used)]))
     return keys[keys > 0]
 
 
@@ -91,10 +98,10 @@ def incomparable_training_data(
         own = dataset_name(store)
         incomparable = incomparable_datasets(collection, own)
         for other in (item.dataset for item in collection.publications if item.dataset != own):
-            was_listed = bool(np.isin(collection_key(collection, other), keys))
+            is_incomparable = other in incomparable and collection_key(collection, other) in keys
             # Encoders of older versions list no ids, only the names of their datasets.
-            is_unlisted = other in named and not was_listed and not collection.same_signals
-            if (was_listed and other in incomparable) or is_unlisted:
+            has_no_ids = other in named and dataset_key(other) not in keys and not collection.same_signals
+            if is_incomparable or has_no_ids:
                 found.append((collection, other))
     return found
 

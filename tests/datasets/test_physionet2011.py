@@ -51,10 +51,11 @@ def test_recordings_of_set_a_have_the_quality_of_the_lists(tree: Path) -> None:
     assert found["1002603"].patient_id == "1002603"
 
 
-def test_lists_may_end_in_txt(tree: Path) -> None:
-    for quality in ("acceptable", "unacceptable"):
-        (tree / "Lists").mkdir(exist_ok=True)
-        (tree / "set-a" / f"RECORDS-{quality}").rename(tree / "Lists" / f"RECORDS-{quality}.txt")
+@pytest.mark.parametrize("names", [("acceptable.txt", "unacceptable.txt"), ("Group I.txt", "Group II.txt")])
+def test_lists_may_have_other_names(tree: Path, names: tuple[str, str]) -> None:
+    (tree / "Lists").mkdir()
+    for quality, name in zip(("acceptable", "unacceptable"), names, strict=True):
+        (tree / "set-a" / f"RECORDS-{quality}").rename(tree / "Lists" / f"RECORDS-{name}")
     assert entries(tree)["1002603"].labels == ("unacceptable",)
     assert entries(tree)["1002867"].labels == ("acceptable",)
 

@@ -46,10 +46,11 @@ def split_of(*parts: str) -> Split:
     return Split("mine", "0" * 64, {}, np.array([PARTS.index(part) for part in parts], np.int8))
 
 
-def encoder_of(folder: Path, store: Store, *parts: str, dataset: str = "") -> dict[str, Any]:
+def encoder_of(folder: Path, store: Store, *parts: str) -> dict[str, Any]:
     """Write the keys of an encoder that was trained on a store, and return its config."""
     sha256 = save_seen_keys(folder, seen_keys(store, split_of(*parts)))
-    return {"seen_sha256": sha256, "training": {"store_sha256": store.sha256, "dataset": dataset}}
+    training = {"store_sha256": store.sha256, "dataset": store.manifest.dataset["name"]}
+    return {"seen_sha256": sha256, "training": training}
 
 
 @pytest.mark.parametrize(
@@ -66,7 +67,7 @@ def test_a_resampled_copy_is_recognised_by_its_id(
 ) -> None:
     """The second training recording is in the test part of its own store, so it was not seen."""
     trained_on, tested_on = store_of(tmp_path, train, names[0]), store_of(tmp_path, test, names[1], seed=1)
-    about = encoder_of(tmp_path, trained_on, "train", "test", dataset=train)
+    about = encoder_of(tmp_path, trained_on, "train", "test")
     with pytest.raises(LeakError, match=f"1 test recordings are theirs, '{names[1][0]}'"):
         check_leakage(tmp_path, about, tested_on, split_of("test", "test", "test"))
     found = check_leakage(tmp_path, about, tested_on, split_of("train", "test", "test"))

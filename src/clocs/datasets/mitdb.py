@@ -15,6 +15,7 @@ from clocs.datasets.task import Task
 from clocs.formats.demographics import parse_age, parse_sex
 from clocs.formats.wfdb.annotations import RHYTHM, parse_annotations
 from clocs.signals.framing import FramePolicy
+from clocs.signals.quality import GatePolicy
 
 SAME_PATIENT: Final = {"202": "201"}
 """Records of a patient that another record has, too: 201 and 202 were cut from one tape."""
@@ -106,6 +107,7 @@ MITDB = Dataset(
         "evaluation": FramePolicy(num_samples=2500, sampling_rate=500, label_at="start"),
         "segments": FramePolicy(num_samples=2500, num_segments=2, sampling_rate=500, label_at="start"),
     },
+    gate=GatePolicy(max_saturated_seconds=None),  # the recorders clipped some beats at 5 mV
     downloads=(Download("https://physionet.org/files/mitdb/1.0.0/", listing=True),),
     expected={"in": 48, "patients": 47},
     records_per_shard=16,

@@ -24,7 +24,11 @@ TEXT_LEADS: Final = ("I", "II", "III", "aVR", "aVF", "aVL", "V1", "V2", "V3", "V
 TEXT_GAIN: Final = 200.0
 """Steps per mV of a text file."""
 SAMPLING_RATE: Final = 500.0
-QUALITIES: Final = ("acceptable", "unacceptable")
+QUALITIES: Final = {
+    "acceptable": ("RECORDS-acceptable", "RECORDS-acceptable.txt", "RECORDS-Group I.txt"),
+    "unacceptable": ("RECORDS-unacceptable", "RECORDS-unacceptable.txt", "RECORDS-Group II.txt"),
+}
+"""Names of the lists of recordings of each quality, of which the first that exists is read."""
 _RECORD = re.compile(r"(^|/)set-a/(\d{7})\.(hea|txt)$")
 
 
@@ -42,9 +46,9 @@ def _entries(source: Source, options: Options) -> Iterator[Entry]:
 
 
 def _qualities(source: Source) -> Iterator[tuple[str, str]]:
-    """Iterate over record ids and their quality, by the lists RECORDS-acceptable and RECORDS-unacceptable."""
-    for quality in QUALITIES:
-        name = find_table(source, f"RECORDS-{quality}", f"RECORDS-{quality}.txt")
+    """Iterate over the record ids of the lists and their quality."""
+    for quality, lists in QUALITIES.items():
+        name = find_table(source, *lists)
         for line in source.read(name).decode("ascii", "replace").split() if name else ():
             yield line, quality
 

@@ -76,6 +76,8 @@ def test_an_archive_from_ingest_to_picture(originals: Path, clocs: Clocs, tmp_pa
 def test_recordings_and_refusals_are_listed(command: Command, originals: Path) -> None:
     said = command("data", "ingest", "chapman", originals / "chapman", "store")[0]
     assert "For the reasons run: clocs data records store --refused" in said
+    assert re.search(r"lead order: as declared +│ 15 of 15 measured", said)
+    assert re.search(r"amplitude, R wave of lead II +│ 0\.\d+ mV", said)
     command("data", "split", "store")
     table = list(csv.DictReader(command("data", "records", "store", "--split", "default")[0].splitlines()))
     one = next(row for row in table if row["record_id"] == "MUSE_20180111_155115_19000")

@@ -13,7 +13,14 @@ from clocs.core.recording import Recording
 from clocs.core.sources import open_source
 from clocs.datasets import DATASETS
 from clocs.signals.leads import STANDARD_LEADS, add_derived_leads
-from clocs.signals.source_check import AS_DECLARED, SignalSummary, measure_signals, summarize_signals
+from clocs.signals.source_check import (
+    AS_DECLARED,
+    SignalSummary,
+    collect_measurements,
+    measure_signals,
+    merge_measurements,
+    summarize_signals,
+)
 
 
 def of_dataset(name: str, source: Path | None, **options: object) -> list[Recording]:
@@ -23,7 +30,12 @@ def of_dataset(name: str, source: Path | None, **options: object) -> list[Record
 
 
 def summary(recordings: Sequence[Recording], *, calibrated: bool = True) -> SignalSummary:
-    return summarize_signals([measure_signals(recording) for recording in recordings], calibrated=calibrated)
+    half = len(recordings) // 2
+    tasks = [
+        collect_measurements([measure_signals(item) for item in part])
+        for part in (recordings[:half], recordings[half:])
+    ]
+    return summarize_signals(merge_measurements(tasks), calibrated=calibrated)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -34,13 +35,12 @@ MIN_ORDERED: Final = 3
 AS_DECLARED: Final = "as declared"
 
 
-class SignalMeasurement(BaseModel):
+@dataclass(frozen=True)
+class SignalMeasurement:
     """Lead order and amplitude of one recording. A value is None if it cannot be measured.
 
     The order needs six measured limb leads, the amplitude twelve leads in mV.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     order: str | None = None
     """``as declared``, or the leads that misnamed leads seem to be."""
@@ -50,6 +50,23 @@ class SignalMeasurement(BaseModel):
     """Typical maximum of the largest lead in mV."""
     r_amplitude: float | None = None
     """Typical maximum of lead II in mV."""
+
+
+class SignalMeasurements(BaseModel):
+    """Lead order and amplitude of several recordings, as a task of an ingest keeps them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    measured: int = 0
+    """Number of measured recordings, with any leads."""
+    orders: dict[str, int] = {}
+    """Number of recordings by the order of limb leads that fits the lead equations."""
+    errors: tuple[float, ...] = ()
+    """Deviations from the lead equations."""
+    peaks: tuple[float, ...] = ()
+    """Typical maxima of the largest leads in mV."""
+    r_amplitudes: tuple[float, ...] = ()
+    """Typical maxima of lead II in mV."""
 
 
 class SignalSummary(BaseModel):
@@ -112,7 +129,32 @@ def _window_maxima(recording: Recording, present: npt.NDArray[np.bool_]) -> tupl
     return dict(zip(leads, peaks.tolist(), strict=True)), dict(zip(leads, heights.tolist(), strict=True))
 
 
-def summarize_signals(measurements: Sequence[SignalMeasurement], *, calibrated: bool = True) -> SignalSummary:
+def collect_measurements(items: Sequence[SignalMeasurement]) -> SignalMeasurements:
+    """Return the measurements of several recordings together."""
+    return SignalMeasurements(
+        measured=len(items),
+        orders=Counter(item.order for item in items if item.order is not None),
+        errors=tuple(item.error for item in items if item.error is not None),
+        peaks=tuple(item.peak for item in items if item.peak is not None),
+        r_amplitudes=tuple(item.r_amplitude for item in items if item.r_amplitude is not None),
+    )
+
+
+def merge_measurements(parts: Iterable[SignalMeasurements]) -> SignalMeasurements:
+    """Return the measurements of several tasks together."""
+    parts, orders = list(parts), Counter[str]()
+    for part in parts:
+        orders.update(part.orders)
+    return SignalMeasurements(
+        measured=sum(part.measured for part in parts),
+        orders=orders,
+        errors=tuple(value for part in parts for value in part.errors),
+        peaks=tuple(value for part in parts for value in part.peaks),
+        r_amplitudes=tuple(value for part in parts for value in part.r_amplitudes),
+    )
+
+
+def summarize_signals(measurements: SignalMeasurements, *, calibrated: bool = True) -> SignalSummary:
     """Judge lead order and amplitude of a source by measurements of its recordings.
 
     Args:
@@ -122,17 +164,16 @@ def summarize_signals(measurements: Sequence[SignalMeasurement], *, calibrated: 
     Returns:
         Counts, medians, and descriptions of what is wrong.
     """
-    orders = Counter(item.order for item in measurements if item.order is not None)
     summary = SignalSummary(
-        measured=len(measurements),
-        orders=dict(sorted(orders.items(), key=lambda pair: (-pair[1], pair[0]))),
-        error=_median([item.error for item in measurements]),
-        peak=_median([item.peak for item in measurements]),
-        r_amplitude=_median([item.r_amplitude for item in measurements]),
+        measured=measurements.measured,
+        orders=dict(sorted(measurements.orders.items(), key=lambda pair: (-pair[1], pair[0]))),
+        error=_median(measurements.errors),
+        peak=_median(measurements.peaks),
+        r_amplitude=_median(measurements.r_amplitudes),
     )
     if not calibrated:
         return summary
-    num_peaks = sum(item.peak is not None for item in measurements)
+    num_peaks = len(measurements.peaks)
     found = {"wrong_order": _wrong_order(summary), "wrong_amplitude": _wrong_amplitude(summary, num_peaks)}
     return summary.model_copy(update=found)
 
@@ -170,9 +211,8 @@ def _wrong_amplitude(summary: SignalSummary, count: int) -> str:
     )
 
 
-def _median(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return _rounded(float(np.median(known))) if known else None
+def _median(values: Sequence[float]) -> float | None:
+    return _rounded(float(np.median(values))) if values else None
 
 
 def _rounded(value: float | None) -> float | None:

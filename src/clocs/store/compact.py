@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from clocs.core.files import content_hash, lock_folder
+from clocs.signals.source_check import merge_measurements
 from clocs.store.commit import commit_rewritten
 from clocs.store.manifest import read_manifest
 from clocs.store.reader import StoreReader
@@ -142,7 +143,7 @@ def _merge(folder: Path, group: Sequence[_Unit]) -> ShardInfo:
         refused=tuple(row for record in records for row in record.refused),
         withdrawn=sum(record.withdrawn for record in records),
         entries="".join(record.entries for record in records),
-        measurements=tuple(item for record in records for item in record.measurements),
+        measurements=merge_measurements(record.measurements for record in records),
     )
     write_task_record(folder, new)
     return merged

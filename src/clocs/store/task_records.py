@@ -12,7 +12,7 @@ from clocs.core import engine as engines
 from clocs.core.errors import IntegrityError
 from clocs.core.files import seal, unseal, write_bytes
 from clocs.signals.quality import Finding
-from clocs.signals.source_check import SignalMeasurement
+from clocs.signals.source_check import SignalMeasurements
 from clocs.store.checksums import checksums_path
 from clocs.store.shard import SHARDS, ShardInfo
 
@@ -75,7 +75,7 @@ class TaskRecord(BaseModel):
     entries: str = ""
     """Digests of the recordings' entries and options, 16 hex digits each; empty for datasets that are not
     incremental."""
-    measurements: tuple[SignalMeasurement, ...] = ()
+    measurements: SignalMeasurements = SignalMeasurements()
     """Lead order and amplitude of some recordings, stored or not."""
 
 

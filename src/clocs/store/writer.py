@@ -25,7 +25,13 @@ from clocs.datasets.dataset import Options
 from clocs.formats.reading import missing_companions
 from clocs.signals.leads import drop_derived_leads
 from clocs.signals.quality import REASONS, Finding, GatePolicy, assess
-from clocs.signals.source_check import SignalMeasurement, measure_signals, summarize_signals
+from clocs.signals.source_check import (
+    SignalMeasurement,
+    collect_measurements,
+    measure_signals,
+    merge_measurements,
+    summarize_signals,
+)
 from clocs.store.commit import commit_appended, commit_version
 from clocs.store.incremental import FinishedTasks
 from clocs.store.ingest_checks import (
@@ -50,7 +56,7 @@ from clocs.store.withdrawn import WithdrawnPatients, read_withdrawn
 
 SHARD_BYTES = 128 << 20
 """Maximum bytes of samples in a shard. With the records per task, it bounds the memory of a worker."""
-MAX_MEASURED = 64
+MAX_MEASURED = 32
 """Maximum number of recordings of a task whose lead order and amplitude are measured."""
 
 
@@ -140,7 +146,7 @@ def write_store(
             raise ConfigError(
                 f"{source} has no recording of dataset '{dataset.name}'. See 'clocs data info {dataset.name}'."
             )
-        measurements = [item for record in records for item in record.measurements]
+        measurements = merge_measurements(record.measurements for record in records)
         signals = summarize_signals(measurements, calibrated=dataset.calibrated)
         check_signals(signals, source, gate)
         commit = commit_appended if append and versions(root) else commit_version
@@ -324,7 +330,7 @@ def write_recordings(
         refused=tuple(left_out.refused),
         withdrawn=left_out.withdrawn,
         entries="".join(task.digests),
-        measurements=tuple(measurements),
+        measurements=collect_measurements(measurements),
     )
     write_task_record(task.folder, record)
     return record

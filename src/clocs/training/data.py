@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import itertools
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from clocs.core.errors import ConfigError, LeakError
+from clocs.core.errors import ConfigError
 from clocs.core.files import content_hash
 from clocs.core.options import validate_model
 from clocs.core.run_identity import non_default_values
 from clocs.core.seeds import derived_seed
-from clocs.datasets.overlaps import incomparable_datasets
 from clocs.methods import METHODS, Method, PatientContrast, Supervised
 from clocs.signals.framing import FramePolicy
 from clocs.signals.leads import STANDARD_LEADS, canonical_lead
-from clocs.store.duplicates import Ints, Keys, lead_keys, patient_keys, signal_keys
-from clocs.store.shared_recordings import recording_keys, shared_collections
+from clocs.store.duplicates import Keys
 from clocs.store.splits import Split
 from clocs.store.store import Store, open_store
 from clocs.training.batches import Batches, policy_for_views
@@ -30,6 +26,7 @@ from clocs.training.frame_dataset import FrameDataset
 from clocs.training.labels import no_classes_message, sample_items, sample_patients
 from clocs.training.sampler import AlternatingSampler, PatientSampler, RepeatedSampler, Sampler, ShuffledSampler
 from clocs.training.seen_recordings import seen_keys
+from clocs.training.store_overlap import refuse_shared_recordings
 
 
 @dataclass(frozen=True)
@@ -90,53 +87,8 @@ def open_training_stores(config: PretrainConfig) -> tuple[TrainingStore, ...]:
         raise ConfigError(f"{name} needs labels, but {no_classes_message(first.store)}")
     parts = (first, *(_open_extra_store(first, config, folder) for folder in config.extra_stores))
     if config.extra_stores:
-        _refuse_overlap(parts)
+        refuse_shared_recordings([part.store for part in parts])
     return parts
-
-
-def _refuse_overlap(parts: tuple[TrainingStore, ...]) -> None:
-    """Refuse stores that share a recording or a patient, which might be in training and validation."""
-    for same_kind in zip(*(_key_sets(part.store) for part in parts), strict=True):
-        for one, other in itertools.combinations(same_kind, 2):
-            shared = np.intersect1d(one.keys[one.keys > 0], other.keys)
-            if len(shared):
-                names = " and ".join(f"'{keys.first_record_id(shared[0])}'" for keys in (one, other))
-                raise LeakError(
-                    f"extra_stores: {len(shared)} {one.kind} are in both {one.store.folder} and {other.store.folder}, "
-                    f"such as those of {names}. Ingest them into one store, so that its split keeps them together."
-                )
-    collections = [shared_collections(part.store, np.ones(len(part.store), bool)) for part in parts]
-    for (part, own), (other, others) in itertools.combinations(zip(parts, collections, strict=True), 2):
-        for collection in own:
-            if collection in others and other.name in incomparable_datasets(collection, part.name):
-                raise LeakError(
-                    f"extra_stores: {part.store.folder} and {other.store.folder} both contain recordings of "
-                    f"{collection.name}, which cannot be compared by ids or samples. Train on one of them."
-                )
-
-
-@dataclass(frozen=True)
-class _KeySet:
-    """Keys of one kind (signals, patients, ids or leads) that identify the recordings of a store in other stores."""
-
-    kind: str
-    store: Store
-    records: Ints
-    """Recording number of each key."""
-    keys: Keys
-
-    def first_record_id(self, key: np.uint64) -> str:
-        """Return the id of the first recording with a key."""
-        return str(self.store.table(["record_id"]).column(0)[int(self.records[np.argmax(self.keys == key)])])
-
-
-def _key_sets(store: Store) -> Iterator[_KeySet]:
-    """Yield the keys of signals, patients, ids and leads. Leads come last, because they need all samples."""
-    records = np.arange(len(store))
-    yield _KeySet("signals", store, records, signal_keys(store))
-    yield _KeySet("patients", store, records, patient_keys(store))
-    yield _KeySet("recordings", store, records, recording_keys(store))
-    yield _KeySet("leads", store, *lead_keys(store, np.ones(len(store), bool), all_leads=True))
 
 
 def open_training_store(config: PretrainConfig) -> TrainingStore:

@@ -1,4 +1,4 @@
-"""Overlap of stores: those of one training may not share recordings, which may be in different parts of their splits."""
+"""Overlap of stores: those of one training may not share recordings, which may be in other parts of their splits."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ from clocs.signals.leads import STANDARD_LEADS
 
 MAX_SECONDS: Final = 30.0
 """Measured duration of a recording in seconds, from its start."""
-WINDOW_SECONDS: Final = 1.5
-"""Duration of a window in seconds. Most windows contain a beat."""
+WINDOW_SECONDS: Final = 5.0
+"""Duration of a window in seconds, which contains several beats and little baseline wander."""
 AMPLITUDE_RANGE: Final = (0.3, 3.0)
 """Plausible medians of a source in mV, of the R wave in lead II and of the largest lead."""
 MAX_MEDIAN_ERROR: Final = 0.1

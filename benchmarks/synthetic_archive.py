@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from clocs.core.files import seal, write_bytes
+from clocs.core.files import write_bytes
 from clocs.similarity.archive.archive import (
     ArchiveManifest,
     ArchiveShardInfo,
@@ -16,11 +16,11 @@ from clocs.similarity.archive.archive import (
     InputLocations,
     StoreInfo,
     schema,
+    write_archive_manifest,
 )
 from clocs.similarity.checked_files import bytes_info, file_info
 from clocs.similarity.segments import unit_length
 from clocs.store.arrow_files import write_arrow
-from clocs.store.manifest import manifest_path
 
 E = 128
 PER_CLUSTER, SPREAD = 100, 0.7
@@ -44,6 +44,9 @@ def write_synthetic_archive(folder: Path, rows: int, per_shard: int = 1 << 16) -
             "age": pa.array(random.uniform(20, 90, count).astype(np.float32)),
             "sex": pa.nulls(count, pa.string()),
             "labels": pa.ListArray.from_arrays(pa.array(np.zeros(count + 1, np.int32)), pa.array([], pa.string())),
+            "extra": pa.MapArray.from_arrays(
+                pa.array(np.zeros(count + 1, np.int32)), pa.array([], pa.string()), pa.array([], pa.string())
+            ),
             "frames": pa.array(np.full(count, 2, np.int32)),
             "leads": pa.array(np.full(count, 4, np.int16)),
             "vector": pa.FixedSizeListArray.from_arrays(vectors.reshape(-1), E),
@@ -64,7 +67,7 @@ def _write_manifest(folder: Path, rows: int, shards: list[ArchiveShardInfo]) -> 
         encoder=EncoderInfo(weights_sha256="", encoder=encoder, input={}),
         leads=(),
         any_lead=False,
-        store=StoreInfo(dataset="clustered", version=1, sha256=""),
+        store=StoreInfo(dataset="clustered", version=1, sha256="", first_sha256="", key=None),
         gate={},
         software={},
         records_in=rows,
@@ -74,7 +77,7 @@ def _write_manifest(folder: Path, rows: int, shards: list[ArchiveShardInfo]) -> 
         shards=tuple(shards),
         places=InputLocations(store="", encoder="none"),
     )
-    write_bytes(manifest_path(folder, 1), seal(manifest.model_dump(mode="json")))
+    write_archive_manifest(folder, manifest)
 
 
 def queries_near(vectors: Any, count: int) -> Any:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from clocs.signals.quality import assess as assess
     from clocs.similarity.archive.archive import open_archive as open_archive
     from clocs.similarity.archive.embedding import embed_store as embed_store
+    from clocs.similarity.archive.prune import prune_embeddings as prune_embeddings
+    from clocs.similarity.archive.withdraw import withdraw_embeddings as withdraw_embeddings
     from clocs.similarity.index.patient_index import PatientIndex as PatientIndex
     from clocs.similarity.index.patient_index import open_index as open_index
     from clocs.similarity.index.updates import build_index as build_index
@@ -98,6 +100,8 @@ _EXPORTS = {
     "audit": "clocs.similarity.scoring.audit:audit",
     "embed_store": "clocs.similarity.archive.embedding:embed_store",
     "open_archive": "clocs.similarity.archive.archive:open_archive",
+    "withdraw_embeddings": "clocs.similarity.archive.withdraw:withdraw_embeddings",
+    "prune_embeddings": "clocs.similarity.archive.prune:prune_embeddings",
     "build_index": "clocs.similarity.index.updates:build_index",
     "open_index": "clocs.similarity.index.patient_index:open_index",
     "PatientIndex": "clocs.similarity.index.patient_index:PatientIndex",

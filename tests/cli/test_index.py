@@ -72,6 +72,8 @@ def test_filters_and_mistakes(command: Command, place: Path) -> None:
     assert all(label in item["labels"] and item["sex"] == "female" for item in found["neighbours"])
     assert "age range" in command(*base, "--age", "sixty", code=1)[1]
     assert "No patient of the index has the label" in command(*base, "--label", "nonsense", code=1)[1]
+    assert "Unknown column 'ward'. Extra columns of this index: none" in command(*base, "--where", "ward=3", code=1)[1]
+    assert "such as device=CS-12" in command(*base, "--where", "ward", code=1)[1]
     assert "neither a record id" in command("similar", "nobody", "--index", place / "index", code=1)[1]
     assert "is not an index" in command("similar", "nobody", "--index", place / "store", code=1)[1]
 
@@ -84,18 +86,15 @@ def test_an_index_is_changed(command: Command, place: Path, tmp_path: Path) -> N
     assert "is not an index" in command("index", "rebuild", "indx", code=1)[1]
     assert not (tmp_path / "indx").exists()
     ids = [open_store(place / "store").recording(number).patient_id for number in (0, 23)]
-    (tmp_path / "ids.txt").write_text(f"{ids[1]}\n\n")
-    assert (
-        json.loads(command("index", "delete", "index", ids[0], "--patient-list", "ids.txt", "--json")[0])["deleted"]
-        == 2
-    )
-    assert "no patient was deleted" in command("index", "delete", "index", "stranger", code=1)[1]
-    said, _ = command("index", "delete", "index", ids[0], "stranger", "--allow-unknown")
-    assert [line.split("│")[2].strip() for line in said.splitlines()[-4:-1]] == ["0", "1", "1"]
-    assert "--patient-list" in command("index", "delete", "index", code=1)[1]
+    (tmp_path / "ids.txt").write_text(f"{ids[0]}\n{ids[1]}\n\n")
+    assert json.loads(command("index", "withdraw", "index", "--from", "ids.txt", "--json")[0])["patients"] == 2
+    (tmp_path / "ids.txt").write_text(f"{ids[0]}\nstranger\n")
+    assert "Nothing was changed" in command("index", "withdraw", "index", "--from", "ids.txt", code=1)[1]
+    said, _ = command("index", "withdraw", "index", "--from", "ids.txt", "--allow-unknown")
+    assert [line.split("│")[2].strip() for line in said.splitlines()[-5:-1]] == ["0", "0", "1", "1"]
     added = json.loads(command("index", "add", "index", place / "archive", "--json")[0])
-    assert (added["recordings"], added["known"], added["of_deleted"]) == (0, 20, 4)
-    assert "recordings of deleted patients" in command("index", "add", "index", place / "archive")[0]
+    assert (added["recordings"], added["known"], added["withdrawn"]) == (0, 20, 4)
+    assert "recordings of withdrawn patients" in command("index", "add", "index", place / "archive")[0]
     assert json.loads(command("index", "rebuild", "index", "--json")[0])["patients"] == 10
     assert "all files match" in command("index", "verify", "index")[0]
     assert json.loads(command("index", "verify", place / "archive", "--json")[0])["faults"] == []
@@ -110,16 +109,19 @@ def test_a_patient_list_from_a_spreadsheet_is_read(command: Command, place: Path
     command("index", "build", place / "archive", "index")
     ids = [open_store(place / "store").recording(number).patient_id for number in (0, 23)]
     (tmp_path / "ids.txt").write_bytes(b"\xef\xbb\xbf" + " \r\n\r\n".join(ids).encode())
-    said, _ = command("index", "delete", "index", "--patient-list", "ids.txt", "--allow-unknown", "--json")
-    assert json.loads(said) == {"index": "index", "deleted": 2, "unknown": 0, "deleted_before": 0}
+    said = json.loads(command("index", "withdraw", "index", "--from", "ids.txt", "--allow-unknown", "--json")[0])
+    counts = {"patients": 2, "already_withdrawn": 0, "unknown": 0, "recordings": 4}
+    assert said == {"index": "index", **counts}
 
 
-def test_patients_with_pseudonyms_are_deleted_by_original_ids(command: Command, place: Path) -> None:
+def test_patients_with_pseudonyms_are_withdrawn_by_original_ids(command: Command, place: Path, tmp_path: Path) -> None:
     number = open_store(place / "store").recording(0).patient_id
     command("data", "make-key", "safe.key")
     command("data", "deidentify", place / "store", "hidden", "--key", "safe.key")
     command("embed", "hidden", "--encoder", place / "encoder", "--out", "archive")
     command("index", "build", "archive", "index")
-    assert "--key" in command("index", "delete", "index", number, "--allow-unknown", code=1)[1]
-    said, _ = command("index", "delete", "index", number, "--key", "safe.key", "--json")
-    assert json.loads(said)["deleted"] == 1
+    (tmp_path / "ids.txt").write_text(number)
+    for kind in ("index", "archive"):
+        named = (kind, "withdraw", kind, "--from", "ids.txt")
+        assert "--key" in command(*named, "--allow-unknown", code=1)[1]
+        assert json.loads(command(*named, "--key", "safe.key", "--json")[0])["patients"] == 1

@@ -1,4 +1,4 @@
-"""``clocs data withdraw``, ``prune`` and ``compact``."""
+"""``clocs data withdraw``, ``prune`` and ``compact``, and ``clocs archive``."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 from clocs.datasets import DATASETS
 from clocs.formats.writing import write
+from clocs.similarity.index.updates import build_index
 from clocs.store.ingest import ingest
 from clocs.store.splits import make_split
 from clocs.store.store import Store, open_store
@@ -18,6 +19,7 @@ from clocs.training.encoder_folder import write_config
 from clocs.training.seen_recordings import save_seen_keys, seen_keys
 from tests.cli.conftest import Clocs, Command
 from tests.conftest import make_recording
+from tests.similarity.archives import clustered, write_archive
 
 
 @pytest.fixture
@@ -88,3 +90,27 @@ def test_shards_are_merged(store: Store, clocs: Clocs) -> None:
     }
     assert "shards before" in clocs("data", "compact", "store")
     assert [item.record_id for item in open_store(store.folder)] == [*"abcd"]
+
+
+def test_archives_and_indexes_that_hold_the_patient_are_named_with_the_command(
+    store: Store, clocs: Clocs, tmp_path: Path
+) -> None:
+    rows = [{"record_id": name, "patient_id": name, "extra": {"device": f"CS-{name}"}} for name in "abcd"]
+    build_index(write_archive(tmp_path / "archive", rows, clustered(4, 8)), tmp_path / "index")
+    assert "clocs archive withdraw ARCHIVE --from ids.txt" in clocs("data", "withdraw", "store", "--from", "ids.txt")
+    named = ("data", "withdraw", "store", "--from", "ids.txt", "--archive", "archive", "--index", "index")
+    for kind in ("archive", "index"):
+        assert f"{kind} {kind} holds 1 of the patients: clocs {kind} withdraw {kind} --from ids.txt" in clocs(*named)
+    said = clocs("archive", "withdraw", "archive", "--from", "ids.txt")
+    assert "versions that still hold the patients: 1. To delete them: clocs archive prune archive" in said
+    assert json.loads(clocs("index", "withdraw", "index", "--from", "ids.txt", "--json"))["patients"] == 1
+    assert json.loads(clocs(*named, "--json"))["archives"] == {"archive": 1}
+    assert "Nothing was deleted" in clocs("archive", "prune", "archive", "--grace-hours", 0)
+    done = json.loads(clocs("archive", "prune", "archive", "--grace-hours", 0, "--yes", "--json"))
+    assert (done["archive"], done["versions"], done["deleted"]) == ("archive", [1], True)
+    assert json.loads(clocs(*named, "--json"))["archives"] == {"archive": 0}
+    assert "archive archive does not hold the patients" in clocs(*named)
+    again = json.loads(clocs("archive", "withdraw", "archive", "--from", "ids.txt", "--json"))
+    assert (again["version"], again["patients"], again["already_withdrawn"]) == (2, 0, 1)
+    found = json.loads(clocs("similar", "b", "--index", "index", "--where", "device=CS-d", "--json"))
+    assert [item["patient_id"] for item in found["neighbours"]] == ["d"]

@@ -19,7 +19,7 @@ from clocs.service.parsing.landlock import landlock_version
 from clocs.service.parsing.reading import read_upload
 from clocs.signals.leads import STANDARD_LEADS
 from clocs.similarity.index.patient_index import open_index
-from clocs.similarity.index.updates import delete_patients
+from clocs.similarity.index.withdraw import withdraw_from_index
 from tests.service.samples import FORMATS, SAMPLES, UNTRAINED, sample
 from tests.service.serving import Reply, Served
 from tests.service.uploading import TOKEN, multipart
@@ -176,8 +176,14 @@ def test_embeddings_are_disabled_by_default(client: Served, real_data: Path) -> 
         ("age_to=nan", "age_to: "),
         ("age_from=80&age_to=20", "Expected an age range in ascending order"),
         ("label=" + "x" * 201, "label: "),
-        ("sexx=Winterbottom", "Unknown query option. Available: k, label, sex, age_from, age_to, site, any_lead"),
+        (
+            "sexx=Winterbottom",
+            "Unknown query option. Available: k, label, sex, age_from, age_to, site, where, any_lead",
+        ),
         ("label=XYZ", "No patient of the index has the label"),
+        ("where=ward%3D3", "Unknown column 'ward'. Extra columns of this index: none."),
+        ("where=ward", "Expected a condition such as device=CS-12"),
+        ("where=ward%3D" + "x" * 200, "where"),
     ],
 )
 def test_wrong_options_are_explained(query: str, words: str, client: Served, real_data: Path) -> None:
@@ -298,11 +304,11 @@ def test_ids_and_embeddings_where_they_were_asked_for(open_handed: Served, real_
     assert "P00000" not in open_handed.audit_log.read_text()
 
 
-def test_a_patient_who_was_deleted_is_no_longer_known(copied: Path, open_handed: Served, real_data: Path) -> None:
+def test_a_withdrawn_patient_is_no_longer_known(copied: Path, open_handed: Served, real_data: Path) -> None:
     """An earlier handle of the patient is refused without revealing an id or a path."""
     files = sample(real_data, "muse-xml")
     gone, left = open_handed.post("/api/v1/similar?k=2", files).json()["neighbours"]
-    delete_patients(copied / "index", [gone["patient_id"]])
+    withdraw_from_index(copied / "index", [gone["patient_id"]])
     told = problem(open_handed.get(f"/api/v1/neighbours/{gone['handle']}/preview"), 404, "unknown-handle")
     assert "Search again" in told["detail"]
     assert not [word for word in (gone["record_id"], gone["patient_id"], str(copied)) if word in json.dumps(told)]

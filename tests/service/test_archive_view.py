@@ -20,7 +20,9 @@ from clocs.similarity.checked_files import FileInfo, check_file
 from clocs.similarity.index import snapshot
 from clocs.similarity.index.filters import NO_FILTER, Filter
 from clocs.similarity.index.patient_index import open_index
-from clocs.similarity.index.updates import delete_patients, rebuild_index
+from clocs.similarity.index.updates import rebuild_index
+from clocs.similarity.index.withdraw import hide_patients, withdraw_from_index
+from clocs.store.named_patients import name_patients
 from tests.service.samples import sample
 
 
@@ -111,11 +113,11 @@ def test_changes_of_the_index_are_followed(tmp_path: Path, recording: Recording)
     view = ArchiveView(tmp_path / "index")
     gone = view.similar(recording, 1, NO_FILTER).found[0].neighbor.patient_id
     assert len(view.map.rows) == 5
-    delete_patients(tmp_path / "index", [gone])
+    withdraw_from_index(tmp_path / "index", [gone])
     assert gone not in [item.neighbor.patient_id for item in view.similar(recording, 10, NO_FILTER).found]
     assert len(view.map.rows) == view.manifest.patients == 4
     others = [item.neighbor.patient_id for item in view.similar(recording, 10, NO_FILTER).found]
-    delete_patients(tmp_path / "index", others[:2])
+    withdraw_from_index(tmp_path / "index", others[:2])
     assert view.map.plane is None
     assert view.similar(recording, 10, NO_FILTER).position is None
 
@@ -130,7 +132,7 @@ def test_a_rebuild_while_the_index_is_opened_is_followed(tmp_path: Path, monkeyp
         rebuild_index(tmp_path / "index")
         check_file(folder, info)
 
-    delete_patients(tmp_path / "index", ["P0000001"])
+    hide_patients(snapshot.Snapshot(tmp_path / "index"), name_patients(["P0000001"], None, {None}, "index"))
     monkeypatch.setattr(snapshot, "check_file", rebuilt)
     assert len(view.map.rows) == view.manifest.patients == 4
     assert view.manifest.packed

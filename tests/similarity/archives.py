@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from clocs.core.files import seal, write_bytes
+from clocs.core.files import write_bytes
 from clocs.similarity.archive.archive import (
     Archive,
     ArchiveManifest,
@@ -20,15 +20,15 @@ from clocs.similarity.archive.archive import (
     StoreInfo,
     open_archive,
     schema,
+    write_archive_manifest,
 )
 from clocs.similarity.checked_files import bytes_info, file_info
 from clocs.similarity.segments import Vectors, unit_length
 from clocs.store.arrow_files import write_arrow
-from clocs.store.manifest import manifest_path
 
 LEADS = ("II", "V2")
 Row = dict[str, Any]
-"""record_id and patient_id; perhaps site, age, sex, labels."""
+"""record_id and patient_id; perhaps site, age, sex, labels, extra."""
 
 
 def clustered(rows: int, embedding: int, *, clusters: int = 50, seed: int = 0) -> Vectors:
@@ -54,6 +54,7 @@ def write_archive(
     per_shard: int = 7,
     weights: str = "0" * 64,
     version: int = 1,
+    key: str | None = None,
 ) -> Archive:
     """An archive of given vectors; its leads are the vector itself, and the vector with its signs turned."""
     embedding, shards = vectors.shape[1], []
@@ -71,7 +72,7 @@ def write_archive(
         ),
         leads=LEADS,
         any_lead=False,
-        store=StoreInfo(dataset="made", version=1, sha256="1" * 64),
+        store=StoreInfo(dataset="made", version=1, sha256="1" * 64, first_sha256="1" * 64, key=key),
         gate={},
         software={},
         records_in=len(rows),
@@ -81,14 +82,17 @@ def write_archive(
         shards=tuple(shards),
         places=InputLocations(store="../store", encoder="cmsc-chapman"),
     )
-    write_bytes(manifest_path(folder, version), seal(manifest.model_dump(mode="json")))
+    first = manifest.sha256 if version == 1 else open_archive(folder, 1).manifest.first_sha256
+    write_archive_manifest(folder, manifest.model_copy(update={"first_sha256": first}))
     return open_archive(folder)
 
 
 def _batch(rows: Sequence[Row], vectors: Vectors) -> pa.RecordBatch:
     wanted = schema(vectors.shape[1], LEADS)
-    filled = [{"site": "", "age": None, "sex": None, "labels": [], "frames": 2, "leads": 2, **row} for row in rows]
-    known = [pa.array([row[name] for row in filled], wanted.field(name).type) for name in wanted.names[:8]]
+    default: Row = {"site": "", "age": None, "sex": None, "labels": [], "extra": {}, "frames": 2, "leads": 2}
+    filled = [{**default, **row} for row in rows]
+    filled = [{**row, "extra": list(row["extra"].items())} for row in filled]
+    known = [pa.array([row[name] for row in filled], wanted.field(name).type) for name in wanted.names[:9]]
     held = [
         pa.FixedSizeListArray.from_arrays(part.reshape(-1), vectors.shape[1]) for part in (vectors, vectors, -vectors)
     ]

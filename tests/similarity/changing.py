@@ -17,6 +17,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from importlib import import_module
 from itertools import count
 from pathlib import Path
@@ -24,7 +25,10 @@ from pathlib import Path
 import faiss
 
 from clocs.core import files
-from clocs.similarity.index.updates import add_archive, build_index, delete_patients, rebuild_index
+from clocs.similarity.archive.prune import prune_embeddings
+from clocs.similarity.archive.withdraw import withdraw_embeddings
+from clocs.similarity.index.updates import add_archive, build_index, rebuild_index
+from clocs.similarity.index.withdraw import withdraw_from_index
 
 
 def embed(place: Path) -> None:
@@ -36,12 +40,16 @@ def embed(place: Path) -> None:
     embedding.embed_store(load_encoder(place.parent / "encoder"), place.parent / "store", place / "archive")
 
 
+GONE = "P0000001"
+"""Patient of the first two of the synthetic recordings."""
 OPERATIONS: dict[str, Callable[[Path], object]] = {
     "embed": embed,
     "build": lambda place: build_index(place / "first", place / "index", "hnsw"),
     "add": lambda place: add_archive(place / "index", place / "second"),
-    "delete": lambda place: delete_patients(place / "index", ["p1", "p5"]),
+    "withdraw": lambda place: withdraw_from_index(place / "index", ["p1", "p5"]),
     "rebuild": lambda place: rebuild_index(place / "index"),
+    "withdraw embeddings": lambda place: withdraw_embeddings(place / "archive", [GONE]),
+    "prune embeddings": lambda place: prune_embeddings(place / "archive", grace=timedelta(0), dry_run=False),
 }
 
 

@@ -11,8 +11,11 @@ import pytest
 from clocs.core.errors import ConfigError, IntegrityError
 from clocs.similarity.archive.archive import open_archive
 from clocs.similarity.index.patient_index import open_index
-from clocs.similarity.index.updates import add_archive, build_index, delete_patients
+from clocs.similarity.index.snapshot import Snapshot
+from clocs.similarity.index.updates import add_archive, build_index
+from clocs.similarity.index.withdraw import hide_patients, withdraw_from_index
 from clocs.similarity.integrity import verify_embeddings
+from clocs.store.named_patients import name_patients
 from tests.faults.damage.flips import damaged, draw_damage, flipped
 from tests.faults.stores import fingerprint
 from tests.similarity.archives import clustered, people, write_archive
@@ -24,19 +27,20 @@ CASES_PER_FILE = 3
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """An archive, and an index of two volumes with deleted patients."""
+    """An archive, and an index of two volumes with withdrawn and hidden patients."""
     rows, vectors = people(30, recordings=2), clustered(60, E)
     write_archive(tmp_path / "archive", rows[:40], vectors[:40])
     write_archive(tmp_path / "more", rows[35:], vectors[35:])
     build_index(tmp_path / "archive", tmp_path / "index", "hnsw")
     add_archive(tmp_path / "index", tmp_path / "more")
-    delete_patients(tmp_path / "index", ["p2", "p20"])
+    withdraw_from_index(tmp_path / "index", ["p2", "p20"])
+    hide_patients(Snapshot(tmp_path / "index"), name_patients(["p4"], None, {None}, "index"))
     return tmp_path
 
 
 @pytest.mark.parametrize("kind", ["archive", "index"])
 def test_damage_to_every_file_is_found(place: Path, kind: str) -> None:
-    """A full check finds the damage, and so does reading all shards or opening the index."""
+    """A full check finds the damage, and so does reading all shards or changing the index."""
     folder, choice = place / kind, random.Random(3)
     for name in (name for name in fingerprint(folder) if (folder / name).stat().st_size):
         for _ in range(CASES_PER_FILE):
@@ -44,7 +48,7 @@ def test_damage_to_every_file_is_found(place: Path, kind: str) -> None:
             with damaged(folder, damage):
                 assert [fault.file for fault in verify_embeddings(folder)] == [name], damage
                 with pytest.raises(IntegrityError, match=f"^{name}"):
-                    open_archive(folder).vectors() if kind == "archive" else open_index(folder)
+                    open_archive(folder).vectors() if kind == "archive" else add_archive(folder, place / "archive")
     assert verify_embeddings(folder) == []
     open_index(place / "index").search(np.eye(1, E))
 

@@ -1,4 +1,4 @@
-"""``kill -9`` during embed, build, add, delete and rebuild loses, duplicates and restores nothing."""
+"""``kill -9`` during changes of an archive or an index loses, duplicates and restores nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from clocs.core.errors import StoreError
 from clocs.similarity.archive import embedding
 from clocs.similarity.archive.archive import open_archive
 from clocs.similarity.index.patient_index import open_index
-from clocs.similarity.index.updates import add_archive, build_index, delete_patients
+from clocs.similarity.index.updates import add_archive, build_index
+from clocs.similarity.index.withdraw import withdraw_from_index
 from clocs.similarity.integrity import verify_embeddings
 from clocs.store.ingest import ingest
 from clocs.store.store import Store
@@ -24,7 +25,7 @@ from tests.faults.stores import fingerprint
 from tests.faults.test_kills import Ingest, killed_run, random_moment, wait_for_orphans
 from tests.inference.conftest import make_encoder
 from tests.similarity.archives import clustered, people, write_archive
-from tests.similarity.changing import OPERATIONS
+from tests.similarity.changing import GONE, OPERATIONS
 
 faiss = pytest.importorskip("faiss", reason="needs the extra 'search'")
 SCRIPT = Path(__file__).with_name("changing.py")
@@ -42,13 +43,20 @@ def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     faiss.omp_set_num_threads(threads)
 
 
+ARCHIVE_CHANGES = ("embed", "withdraw embeddings", "prune embeddings")
+
+
 def prepared(operation: str, folder: Path) -> Path:
     """Prepare the initial state of an operation in ``start``."""
     start = folder / "start"
     start.mkdir(parents=True)
-    if operation == "embed":
+    if operation in ARCHIVE_CHANGES:
         ingest("synthetic", None, folder / "store", options={"num_records": 14, "leads": 4, "seconds": 5})
         make_encoder(folder / "encoder")
+        if operation != "embed":
+            OPERATIONS["embed"](start)
+        if operation == "prune embeddings":
+            OPERATIONS["withdraw embeddings"](start)
         return folder
     write_archive(start / "first", ROWS[:25], VECTORS[:25])
     write_archive(start / "second", ROWS[20:], VECTORS[20:])
@@ -56,7 +64,7 @@ def prepared(operation: str, folder: Path) -> Path:
         build_index(start / "first", start / "index", "hnsw")
     if operation == "rebuild":
         add_archive(start / "index", start / "second")
-        delete_patients(start / "index", ["p1", "p5"])
+        withdraw_from_index(start / "index", ["p1", "p5"])
     return folder
 
 
@@ -85,13 +93,20 @@ def check_as_killed(operation: str, place: Path) -> None:
         with pytest.raises(StoreError, match="no manifest"):
             open_archive(place / "archive")
         return
+    if operation in ARCHIVE_CHANGES:
+        archive = open_archive(place / "archive")
+        patients = archive.table(["patient_id"]).column(0).to_pylist()
+        assert len(patients) == len(archive.vectors()) == (14 if GONE in patients else 12)
+        assert operation != "prune embeddings" or GONE not in patients
+        assert verify_embeddings(place / "archive") == []
+        return
     if operation == "build" and not (place / "index" / "index.json").exists():
         with pytest.raises(StoreError, match="is not an index"):
             open_index(place / "index")
         return
     index = open_index(place / "index")
     assert verify_embeddings(place / "index") == []
-    counts = {"build": {13}, "add": {13, 20}, "delete": {13, 11}, "rebuild": {18}}[operation]
+    counts = {"build": {13}, "add": {13, 20}, "withdraw": {13, 11}, "rebuild": {18}}[operation]
     assert len(index) in counts
     found = [int(row) for row in index.search(VECTORS[:1], 60).rows[0] if row >= 0]
     names = [index.snapshot.patient_info(row)["patient_id"] for row in found]
@@ -101,12 +116,15 @@ def check_as_killed(operation: str, place: Path) -> None:
 
 
 def check_whole(operation: str, place: Path) -> None:
-    """Every patient or recording once, none zeroed."""
-    if operation == "embed":
+    """Every patient or recording once, none zeroed, and no withdrawn one."""
+    if operation in ARCHIVE_CHANGES:
         archive = open_archive(place / "archive")
         np.testing.assert_allclose(np.linalg.norm(archive.vectors(), axis=1), 1, atol=1e-5)
-        assert len(set(archive.table(["record_id"]).column(0).to_pylist())) == len(archive) == 14
+        expected = 14 if operation == "embed" else 12
+        assert len(set(archive.table(["record_id"]).column(0).to_pylist())) == len(archive) == expected
         assert verify_embeddings(place / "archive") == []
+        OPERATIONS["embed"](place)
+        assert open_archive(place / "archive").manifest == archive.manifest
         return
     check_as_killed(operation, place)
     for volume in open_index(place / "index").snapshot.volumes:
@@ -132,12 +150,24 @@ def campaign(operation: str, folder: Path, *how: object) -> int:
     return killed
 
 
-STEPS = {"embed": 3 * (4 * 2 + 2), "build": 3 * 4, "add": 3 * 5, "delete": 3 * 3, "rebuild": 3 * 4}
-"""A durable write has three steps. Embedding: four shards with receipts, the list of the refused, the manifest.
-Changes: vectors, table and graph (not to delete), tombstones (two to delete, one to add), and the manifest."""
+STEPS = {
+    "embed": 3 * (4 * 2 + 2),
+    "build": 3 * 4,
+    "add": 3 * 5,
+    "withdraw": 3 * 3 + 3 * 4 + 4,
+    "rebuild": 3 * 4 + 3 * 2,
+    "withdraw embeddings": 3 * 5,
+    "prune embeddings": 3,
+}
+"""A durable write has three steps, a removal has one. Embedding: four shards with receipts, the list of the refused,
+the manifest. Changes of an index: vectors, table and graph, dead rows, and the manifest. A withdrawal begins with the
+hashes. An index first hides the patients, and then replaces a volume and removes its three files and the dead rows. An
+archive writes a shard, its receipt, the list of the refused and the manifest. Pruning removes the last two and a
+shard."""
+LONG = ("embed", "build", "add", "withdraw", "rebuild", "withdraw embeddings")
 
 
-@pytest.mark.parametrize("operation", STEPS)
+@pytest.mark.parametrize("operation", LONG)
 def test_kill_at_some_steps(operation: str, tmp_path: Path) -> None:
     assert campaign(operation, tmp_path, "every", 5) == -(-STEPS[operation] // 5)
 
@@ -149,7 +179,7 @@ def test_kill_at_every_step(operation: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("operation", STEPS)
+@pytest.mark.parametrize("operation", LONG)
 def test_kill_at_thirty_random_moments(operation: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     killed = campaign(operation, tmp_path, "random", 30, 1)
     with capsys.disabled():

@@ -36,6 +36,18 @@ Engine = Annotated[
 ]
 Workers = Annotated[int, typer.Option("--workers", min=1, help="Use this number of worker processes.")]
 Threads = Annotated[int, typer.Option("--num-threads", min=1, help="Use this number of torch threads.")]
+PatientList = Annotated[
+    Path, typer.Option("--from", metavar="FILE", help="Read patient ids from this file, one per line.")
+]
+OptionalKey = Annotated[
+    Path | None, typer.Option("--key", help="Convert original patient ids to pseudonyms with this key file.")
+]
+AllowUnknown = Annotated[
+    bool, typer.Option("--allow-unknown", help="Accept ids that are not there, and keep them out of later additions.")
+]
+ArchiveFolder = Annotated[
+    Path, typer.Argument(metavar="ARCHIVE", help="Folder of an archive, written by 'clocs embed STORE'.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Device = Annotated[
     str | None,

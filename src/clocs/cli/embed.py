@@ -80,11 +80,13 @@ def _embed_store(
         )
     about = made.manifest
     counts = {"in": about.records_in, "embedded": about.embedded, "refused": about.refused}
+    counts |= {"withdrawn": about.withdrawn}
     if as_json:
         typer.echo(json.dumps({"archive": str(out), "version": about.version, "sha256": about.sha256, **counts}))
         return
     rows = [("in", about.records_in), ("embedded", about.embedded)]
     rows += [(f"refused: {reason}", count) for reason, count in about.refused.items()]
+    rows += [("of withdrawn patients, left out", about.withdrawn)] if about.withdrawn else []
     print_table([str(out), f"version {about.version}"], rows)
     if about.refused:
         typer.echo(f"For the reasons see {out / about.refused_list.file}")

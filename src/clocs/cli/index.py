@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clocs.cli.arguments import AsJson, Plot, read_ids
+from clocs.cli.arguments import AllowUnknown, ArchiveFolder, AsJson, OptionalKey, PatientList, Plot, read_ids
 from clocs.cli.terminal import print_table, progress_bar
 from clocs.core.errors import ConfigError
 
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 
 index = typer.Typer(help="Build, change and verify an index of patients.", no_args_is_help=True)
 
-ArchiveFolder = Annotated[
-    Path, typer.Argument(metavar="ARCHIVE", help="Folder of an archive, written by 'clocs embed STORE'.")
-]
 IndexFolder = Annotated[Path, typer.Argument(metavar="INDEX", help="Folder of an index.")]
 
 
@@ -51,55 +48,44 @@ def build(archive: ArchiveFolder, folder: IndexFolder, kind: Kind = KindName.EXA
 
 @index.command()
 def add(folder: IndexFolder, archive: ArchiveFolder, as_json: AsJson = False) -> None:
-    """Add the recordings of an archive to an index. Deleted patients stay excluded."""
+    """Add the recordings of an archive to an index. Withdrawn patients stay excluded."""
     from clocs.similarity.index.updates import add_archive
 
     done = add_archive(folder, archive)
     if as_json:
         counts = {"recordings": done.recordings, "patients": done.patients}
-        skipped = {"known": done.already_indexed, "of_deleted": done.from_deleted_patients}
+        skipped = {"known": done.already_indexed, "withdrawn": done.withdrawn}
         typer.echo(json.dumps({"index": str(folder), **counts, **skipped}))
         return
     rows = [("recordings added", done.recordings), ("patients with a new row", done.patients)]
     rows += [
         ("recordings already in the index", done.already_indexed),
-        ("recordings of deleted patients", done.from_deleted_patients),
+        ("recordings of withdrawn patients", done.withdrawn),
     ]
     print_table([str(folder), ""], rows)
 
 
 @index.command()
-def delete(
+def withdraw(
     folder: IndexFolder,
-    patients: Annotated[list[str] | None, typer.Argument(metavar="PATIENT...", help="Ids of patients.")] = None,
-    patient_list: Annotated[
-        Path | None, typer.Option("--patient-list", help="Read patient ids from this file, one per line.")
-    ] = None,
-    key: Annotated[
-        Path | None, typer.Option(help="Convert original patient ids to pseudonyms with this key file.")
-    ] = None,
-    allow_unknown: Annotated[
-        bool, typer.Option(help="Block ids that are not in the index from future additions.")
-    ] = False,
+    patient_list: PatientList,
+    key: OptionalKey = None,
+    allow_unknown: AllowUnknown = False,
     as_json: AsJson = False,
 ) -> None:
-    """Delete patients from an index.
+    """Withdraw patients from an index, and keep them out of later additions.
 
-    No search returns them, and no addition brings them back. The next rebuild removes their vectors from the disk. The
-    archive still holds them, and so does the store: see 'clocs data withdraw'.
+    No search returns them, and no file of the index holds them. The archive and the store have their own commands:
+    'clocs archive withdraw' and 'clocs data withdraw'.
     """
-    from clocs.similarity.index.updates import delete_patients
+    from clocs.similarity.index.withdraw import withdraw_from_index
 
-    ids = [*(patients or []), *(read_ids(patient_list) if patient_list else [])]
-    if not ids:
-        raise ConfigError("Pass ids of patients, or a file of ids with --patient-list.")
-    done = delete_patients(folder, ids, key=key, allow_unknown=allow_unknown)
+    done = withdraw_from_index(folder, read_ids(patient_list), key=key, allow_unknown=allow_unknown)
     if as_json:
-        counts = {"deleted": done.patients, "unknown": done.unknown, "deleted_before": done.already_deleted}
-        typer.echo(json.dumps({"index": str(folder), **counts}))
+        typer.echo(json.dumps({"index": str(folder), **vars(done)}))
         return
-    rows = [("patients deleted", done.patients), ("ids already deleted", done.already_deleted)]
-    rows += [("unknown ids, now blocked", done.unknown)]
+    rows = [("patients withdrawn", done.patients), ("recordings", done.recordings)]
+    rows += [("ids already withdrawn", done.already_withdrawn), ("unknown ids, now left out", done.unknown)]
     print_table([str(folder), ""], rows)
 
 
@@ -109,7 +95,7 @@ def rebuild(
     kind: Annotated[KindName | None, typer.Option(help="Change the kind of index. Default: unchanged.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Rewrite an index without deleted patients."""
+    """Rewrite an index in one piece, without rows that additions replaced."""
     from clocs.similarity.index.updates import rebuild_index
 
     rebuild_index(folder, kind.value if kind else None)
@@ -167,6 +153,14 @@ def similar(
     ] = None,
     sex: Annotated[Sex | None, typer.Option(help="Return only patients of this sex.")] = None,
     label: Annotated[str | None, typer.Option(help="Return only patients with this label.")] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="Return only patients with this value in an extra column, e.g. device=CS-12. Repeatable; of several "
+            "values for one column, one must match.",
+        ),
+    ] = None,
     include_own_patient: Annotated[
         bool, typer.Option("--include-own-patient", help="Do not exclude the query's own patient.")
     ] = False,
@@ -177,6 +171,7 @@ def similar(
     as_json: AsJson = False,
 ) -> None:
     """Find the patients most similar to a recording, and show their labels and the most similar leads."""
+    from clocs.similarity.index.filters import parse_columns
     from clocs.similarity.index.patient_index import open_index
 
     opened = open_index(index, encoder)
@@ -187,6 +182,7 @@ def similar(
         age=_parse_age_range(age),
         sex=sex.value if sex else None,
         label=label,
+        columns=parse_columns(where or []),
         include_own_patient=include_own_patient,
     )
     if plot is not None:

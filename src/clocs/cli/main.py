@@ -24,7 +24,7 @@ from clocs.cli.serve import serve
 from clocs.cli.show import show
 from clocs.cli.similarity import audit, similarity
 from clocs.cli.splits import check_leaks, split, tasks
-from clocs.cli.store_versions import compact, prune, withdraw
+from clocs.cli.store_versions import archive, compact, prune, withdraw
 from clocs.core.errors import ClocsError, missing_train_extra
 
 INTERRUPTED = 130
@@ -39,7 +39,13 @@ PANELS: Final[dict[str, dict[str, typer.Typer | Callable[..., None]]]] = {
     "Data": {"data": data, "convert": convert},
     "Encoders": {"pretrain": pretrain, "show": show, "evaluate": evaluate, "benchmark": benchmark},
     "Inference": {"embed": embed, "classify": classify, "serve": serve},
-    "Similar patients": {"index": index, "similar": similar, "similarity": similarity, "audit": audit},
+    "Similar patients": {
+        "archive": archive,
+        "index": index,
+        "similar": similar,
+        "similarity": similarity,
+        "audit": audit,
+    },
 }
 """Commands by help panel, in the order of typical use."""
 

@@ -1,15 +1,22 @@
-"""``clocs data``: withdrawal of patients, compaction, and deletion of old versions."""
+"""``clocs data`` and ``clocs archive``: withdrawal of patients, compaction, and deletion of old versions."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from clocs.cli.arguments import AsJson, StoreFolder, read_ids
+from clocs.cli.arguments import AllowUnknown, ArchiveFolder, AsJson, OptionalKey, PatientList, StoreFolder, read_ids
 from clocs.cli.terminal import print_table
+
+if TYPE_CHECKING:
+    from clocs.store.old_versions import PruneResult
+
+archive = typer.Typer(
+    help="Withdraw patients from an archive of embeddings, and delete old versions.", no_args_is_help=True
+)
 
 SEEN: Final = {
     True: "has seen recordings of the patients",
@@ -19,17 +26,28 @@ SEEN: Final = {
 """Text for what an encoder has seen."""
 
 
+Keep = Annotated[int, typer.Option(min=1, help="Keep this number of newest versions.")]
+GraceHours = Annotated[
+    float,
+    typer.Option(
+        "--grace-hours", min=0, help="Keep versions and files that running programs may have used for this time."
+    ),
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Delete the files. Without it they are only listed.")]
+
+
 def withdraw(
     store: StoreFolder,
-    patient_list: Annotated[
-        Path, typer.Option("--from", metavar="FILE", help="Read patient ids from this file, one per line.")
-    ],
-    key: Annotated[
-        Path | None, typer.Option(help="Convert original patient ids to pseudonyms with this key file.")
+    patient_list: PatientList,
+    key: OptionalKey = None,
+    allow_unknown: AllowUnknown = False,
+    archives: Annotated[
+        list[Path] | None,
+        typer.Option("--archive", help="Report whether this archive of embeddings holds the patients. Repeatable."),
     ] = None,
-    allow_unknown: Annotated[
-        bool, typer.Option("--allow-unknown", help="Keep ids that are not in the store out of later ingests.")
-    ] = False,
+    indexes: Annotated[
+        list[Path] | None, typer.Option("--index", help="Report whether this index holds the patients. Repeatable.")
+    ] = None,
     encoders: Annotated[
         list[Path] | None,
         typer.Option("--encoder", help="Report whether this encoder has seen the patients. Repeatable."),
@@ -46,7 +64,9 @@ def withdraw(
 
     for folder in encoders or []:
         read_config(folder)  # raises an error before anything is changed
-    done = run(store, read_ids(patient_list), key=key, allow_unknown=allow_unknown)
+    ids = read_ids(patient_list)
+    held = _count_holders(archives or [], indexes or [], ids, key)
+    done = run(store, ids, key=key, allow_unknown=allow_unknown)
     seen = {str(folder): has_seen(folder, done.keys) for folder in encoders or []}
     counts = {
         "patients": done.patients,
@@ -57,7 +77,8 @@ def withdraw(
     }
     holders = {"versions": done.older_versions, "splits": done.splits, "frame_caches": done.frame_caches}
     if as_json:
-        typer.echo(json.dumps({"store": str(store), "version": done.version, **counts, **holders, "encoders": seen}))
+        about = {"store": str(store), "version": done.version, **counts, **holders, **held, "encoders": seen}
+        typer.echo(json.dumps(about))
         return
     rows = [("patients withdrawn", done.patients), ("recordings", done.recordings)]
     rows += [("quarantined recordings", done.quarantined), ("ids already withdrawn", done.already_withdrawn)]
@@ -69,36 +90,98 @@ def withdraw(
     for name, has in seen.items():
         typer.echo(f"encoder {name} {SEEN[has]}")
     typer.echo(f"To delete older versions, their splits and frame caches: clocs data prune {store}")
+    options = f"--from {patient_list}" + (f" --key {key}" if key else "")
+    _print_commands("archive", held["archives"], options)
+    _print_commands("index", held["indexes"], options)
+
+
+def _count_holders(
+    archives: list[Path], indexes: list[Path], ids: list[str], key: Path | None
+) -> dict[str, dict[str, int]]:
+    """Return the number of patients that each archive and each index holds."""
+    held: dict[str, dict[str, int]] = {"archives": {}, "indexes": {}}
+    if archives or indexes:
+        from clocs.similarity.archive.withdraw import count_patients as count_in_archive
+        from clocs.similarity.index.withdraw import count_patients as count_in_index
+
+        held["archives"] = {str(folder): count_in_archive(folder, ids, key) for folder in archives}
+        held["indexes"] = {str(folder): count_in_index(folder, ids, key) for folder in indexes}
+    return held
+
+
+def _print_commands(kind: str, held: dict[str, int], options: str) -> None:
+    """Print which archives or indexes hold the patients, and the command that withdraws them."""
+    if not held:
+        typer.echo(f"If an {kind} was made from this store: clocs {kind} withdraw {kind.upper()} {options}")
+    for folder, count in held.items():
+        if count:
+            typer.echo(f"{kind} {folder} holds {count:,} of the patients: clocs {kind} withdraw {folder} {options}")
+        else:
+            typer.echo(f"{kind} {folder} does not hold the patients")
 
 
 def prune(
-    store: StoreFolder,
-    keep: Annotated[int, typer.Option(min=1, help="Keep this number of newest versions.")] = 1,
-    grace_hours: Annotated[
-        float,
-        typer.Option(
-            "--grace-hours", min=0, help="Keep versions and files that running programs may have used for this time."
-        ),
-    ] = 24.0,
-    yes: Annotated[bool, typer.Option("--yes", help="Delete the files. Without it they are only listed.")] = False,
-    as_json: AsJson = False,
+    store: StoreFolder, keep: Keep = 1, grace_hours: GraceHours = 24.0, yes: Yes = False, as_json: AsJson = False
 ) -> None:
     """Delete older versions of a store, and files that no remaining version names."""
     from datetime import timedelta
 
     from clocs.store.prune import prune as run
 
-    done = run(store, keep, timedelta(hours=grace_hours), dry_run=not yes)
+    _print_pruned("store", store, run(store, keep, timedelta(hours=grace_hours), dry_run=not yes), as_json)
+
+
+def _print_pruned(kind: str, folder: Path, done: PruneResult, as_json: bool) -> None:
     if as_json:
-        about = {"versions": done.versions, "files": done.files, "bytes": done.num_bytes, "deleted": yes}
-        typer.echo(json.dumps({"store": str(store), **about}))
+        about = {"versions": done.versions, "files": done.files, "bytes": done.num_bytes, "deleted": not done.dry_run}
+        typer.echo(json.dumps({kind: str(folder), **about}))
         return
     for name in done.files:
         typer.echo(name)
     listed = ", ".join(map(str, done.versions)) or "none"
     typer.echo(f"versions: {listed}; files: {len(done.files)}; bytes: {done.num_bytes:,}")
-    if not yes:
+    if done.dry_run:
         typer.echo("Nothing was deleted. To delete these files, repeat the command with --yes.")
+
+
+@archive.command("withdraw")
+def withdraw_from_archive(
+    folder: ArchiveFolder,
+    patient_list: PatientList,
+    key: OptionalKey = None,
+    allow_unknown: AllowUnknown = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a version of an archive without some patients, and keep them out of later versions.
+
+    'clocs archive prune' deletes older versions.
+    """
+    from clocs.similarity.archive.withdraw import withdraw_embeddings
+
+    done = withdraw_embeddings(folder, read_ids(patient_list), key=key, allow_unknown=allow_unknown)
+    if as_json:
+        typer.echo(json.dumps({"archive": str(folder), **vars(done)}))
+        return
+    rows = [("patients withdrawn", done.patients), ("recordings", done.recordings)]
+    rows += [("refused recordings", done.refused), ("ids already withdrawn", done.already_withdrawn)]
+    rows += [("unknown ids, now left out", done.unknown)]
+    print_table([str(folder), f"version {done.version}"], rows)
+    if done.older_versions:
+        listed = ", ".join(map(str, done.older_versions))
+        typer.echo(f"versions that still hold the patients: {listed}. To delete them: clocs archive prune {folder}")
+
+
+@archive.command("prune")
+def prune_archive(
+    folder: ArchiveFolder, keep: Keep = 1, grace_hours: GraceHours = 24.0, yes: Yes = False, as_json: AsJson = False
+) -> None:
+    """Delete older versions of an archive, and files that no remaining version names."""
+    from datetime import timedelta
+
+    from clocs.similarity.archive.prune import prune_embeddings
+
+    done = prune_embeddings(folder, keep, timedelta(hours=grace_hours), dry_run=not yes)
+    _print_pruned("archive", folder, done, as_json)
 
 
 def compact(store: StoreFolder, as_json: AsJson = False) -> None:

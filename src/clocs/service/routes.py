@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Annotated, Final, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from clocs import __version__
 from clocs.core.errors import OptionError
@@ -30,10 +30,11 @@ from clocs.service.schemas import NO_TOKEN, UPLOAD_BODY, problems
 from clocs.service.settings import MAX_SHOWN_SECONDS
 from clocs.service.state import ServiceState
 from clocs.service.uploads import receive_upload
-from clocs.similarity.index.filters import Filter
+from clocs.similarity.index.filters import Filter, parse_columns
 
 MAX_NEIGHBORS: Final = 100
 MAX_VALUE_LENGTH: Final = 200
+MAX_CONDITIONS: Final = 20
 MAX_AGE: Final = 200.0
 """Maximum age in years."""
 UPLOADS: Final = problems(400, 401, 403, 408, 413, 415, 421, 422, 500, 501, 503, 504)
@@ -61,6 +62,14 @@ async def state_of(request: Request) -> ServiceState:
 State = Annotated[ServiceState, Depends(state_of)]
 AnyLead = Annotated[bool, Query(description="Also use leads that the encoder was not trained on.")]
 Value = Annotated[str | None, Query(max_length=MAX_VALUE_LENGTH)]
+Conditions = Annotated[
+    list[Annotated[str, Field(max_length=MAX_VALUE_LENGTH)]] | None,
+    Query(
+        max_length=MAX_CONDITIONS,
+        description="Condition on an extra column of the index, e.g. device=CS-12. Repeatable; of several values for "
+        "one column, one must match. An empty value stands for an absent one.",
+    ),
+]
 Years = Annotated[
     float | None,
     Query(
@@ -137,21 +146,30 @@ async def similar(
     age_from: Years = None,
     age_to: Years = None,
     site: Value = None,
+    where: Conditions = None,
     any_lead: AnyLead = False,
 ) -> Response:
     """Find the patients of the index most similar to the recording. Every search is written to the audit log."""
     archive = _archive(state)
-    where = Filter(site or None, age_range(age_from, age_to), sex or None, label or None)
+    conditions = parse_columns(where or [])
+    wanted = Filter(site or None, age_range(age_from, age_to), sex or None, label or None, conditions)
     async with receive_upload(request, state.settings.limits) as upload, state.limiter.work():
         recording = await state.pool.recording(upload)
-        found = await state.threads.run(archive.similar, recording, k, where, any_lead)
+        found = await state.threads.run(archive.similar, recording, k, wanted, any_lead)
         reply = similar_reply(found, state.handles, state.settings.show_ids)
         await state.threads.run(
             state.loaded.audit.write,
             request_id=request.scope[REQUEST_ID],
             endpoint="similar",
             k=k,
-            filters={"label": label, "sex": sex, "age_from": age_from, "age_to": age_to, "site": site},
+            filters={
+                "label": label,
+                "sex": sex,
+                "age_from": age_from,
+                "age_to": age_to,
+                "site": site,
+                "where": conditions,
+            },
             upload_sha256=upload.sha256,
             handles=[neighbor.handle for neighbor in reply.neighbours],
             records=[item.neighbor.record_id for item in found.found],

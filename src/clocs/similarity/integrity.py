@@ -13,7 +13,7 @@ from clocs.similarity.index.manifest import MANIFEST_FILE, read_index_manifest
 from clocs.similarity.index.updates import Folder
 from clocs.store.manifest import manifest_path, versions
 from clocs.store.task_records import TASK_RECORDS
-from clocs.store.verify import Fault
+from clocs.store.verify import Fault, check_withdrawn
 
 Progress = Callable[[int, int], None]
 """Callback with the number of bytes done and the total number of bytes."""
@@ -34,9 +34,9 @@ def verify_embeddings(folder: Folder, progress: Progress | None = None) -> list[
     """
     root = Path(folder)
     if (root / MANIFEST_FILE).exists():
-        return _verify_index(root, progress)
+        return check_withdrawn(root) + _verify_index(root, progress)
     if versions(root):
-        return _verify_archive(root, progress)
+        return check_withdrawn(root) + _verify_archive(root, progress)
     raise ConfigError(f"{root} is neither an index nor an archive of embeddings: it has no manifest.")
 
 

@@ -31,7 +31,7 @@ def typed_columns(extra: pa.MapArray) -> dict[str, pa.Array]:
         false, or text. Absent values are null.
     """
     names = sorted(pc.unique(extra.keys).to_pylist())
-    return {name: _typed(lookup(extra, name)) for name in names}
+    return {name: typed(lookup(extra, name)) for name in names}
 
 
 def lookup(extra: pa.MapArray, name: str) -> pa.StringArray:
@@ -39,7 +39,8 @@ def lookup(extra: pa.MapArray, name: str) -> pa.StringArray:
     return pc.map_lookup(extra, name, "first")
 
 
-def _typed(values: pa.StringArray) -> pa.Array:
+def typed(values: pa.StringArray) -> pa.Array:
+    """Return text as integers, numbers, true or false if all values are such, otherwise unchanged."""
     present = values.drop_null()
     for kind, pattern in _TYPES:
         if pc.all(pc.match_substring_regex(present, pattern)).as_py():

@@ -79,7 +79,7 @@ def verify(folder: str | os.PathLike[str], progress: Callable[[int, int], None] 
     for segment in listed:
         if not damaged.intersection(name.partition(".")[0] for name in segment.files()):
             faults += _check_segment(segment)
-    return faults + _check_task_records(root) + _check_splits(root) + _check_withdrawn(root)
+    return faults + _check_task_records(root) + _check_splits(root) + check_withdrawn(root)
 
 
 def add_checksums(folder: str | os.PathLike[str], progress: Callable[[int, int], None] | None = None) -> int:
@@ -166,7 +166,8 @@ def _check_task_records(folder: Path) -> list[Fault]:
     return [found for found in opened if isinstance(found, Fault)]
 
 
-def _check_withdrawn(folder: Path) -> list[Fault]:
+def check_withdrawn(folder: Path) -> list[Fault]:
+    """Check the hashes of withdrawn patients of a store, archive or index."""
     path = folder / WITHDRAWN
     found = _read_sealed(folder, path) if path.exists() else None
     return [found] if isinstance(found, Fault) else []

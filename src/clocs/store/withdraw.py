@@ -7,18 +7,17 @@ them, and last the manifest. Task records never name a withdrawn patient's shard
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from clocs.core.errors import ConfigError
 from clocs.core.files import lock_folder, remove_file
-from clocs.core.pseudonyms import PSEUDONYM, normalize_patient_id, read_key
 from clocs.store.commit import commit_rewritten
 from clocs.store.duplicates import Keys
 from clocs.store.manifest import Manifest, read_manifest
+from clocs.store.named_patients import WithdrawalCounts, name_patients
 from clocs.store.patient_search import FoundPatients, PatientSearch
 from clocs.store.rewrite import Replacements, replace_shards, write_rows
 from clocs.store.segments import Segment
@@ -28,21 +27,15 @@ from clocs.store.withdrawn import WithdrawnPatients, read_withdrawn, write_withd
 
 
 @dataclass(frozen=True)
-class Withdrawal:
+class Withdrawal(WithdrawalCounts):
     """Outcome of a withdrawal, and what still holds the patients."""
 
     version: int
     """Newest version of the store, which does not hold them."""
-    patients: int
-    """Number of ids whose patients were withdrawn."""
     recordings: int
     """Number of stored recordings that the newest version lost."""
     quarantined: int
     """Number of quarantined recordings that it lost."""
-    already_withdrawn: int
-    """Number of ids that were withdrawn before."""
-    unknown: int
-    """Number of ids without a patient in the store. Later ingests leave them out."""
     older_versions: tuple[int, ...]
     """Older versions of the store that hold the patients."""
     splits: tuple[str, ...]
@@ -91,66 +84,22 @@ def withdraw(
     read_manifest(root)  # raises StoreError before the lock creates a folder
     with lock_folder(root):
         manifest = read_manifest(root)
-        spellings = _stored_spellings(manifest, patient_ids, key)
-        ids = {name for names in spellings.values() for name in names}
-        search, before = PatientSearch(root, ids), read_withdrawn(root, manifest.first_sha256)
+        named = name_patients(patient_ids, key, {manifest.options.get("key") or None}, "store")
+        search, before = PatientSearch(root, named.ids), read_withdrawn(root, manifest.first_sha256)
         found = search.find()
-        already, unknown = _classify(spellings, found, before)
-        if unknown and not allow_unknown:
-            raise ConfigError(
-                f"No patient {', '.join(sorted(unknown)[:5])} in {root}. Nothing was changed. To keep unknown ids out "
-                "of later ingests, pass --allow-unknown."
-            ).with_code_hint("allow_unknown=True")
+        counts = named.count(root, before, found.ids, found.newest_ids, allow_unknown=allow_unknown)
         keys = search.keys(found.versions)
-        version = _remove_patients(root, manifest, found, before, before.add(ids))
+        version = _remove_patients(root, manifest, found, before, before.add(named.ids))
         return Withdrawal(
+            **vars(counts),
             version=version,
-            patients=len(spellings) - already - len(unknown),
             recordings=found.num_recordings,
             quarantined=found.num_quarantined,
-            already_withdrawn=already,
-            unknown=len(unknown),
             older_versions=tuple(found.versions),
             splits=tuple(search.splits()),
             frame_caches=tuple(search.frame_caches(found.store_hashes)),
             keys=keys,
         )
-
-
-def _stored_spellings(
-    manifest: Manifest, ids: Iterable[str], key: str | os.PathLike[str] | None
-) -> dict[str, set[str]]:
-    """Return each id with its possible spellings in the store."""
-    named = {name.strip() for name in ids} - {""}
-    if not named:
-        raise ConfigError("Expected at least one patient id, got none.")
-    fingerprint = manifest.options.get("key")
-    if key is None:
-        numbers = [name for name in named if not PSEUDONYM.fullmatch(name)]
-        if fingerprint and numbers:
-            raise ConfigError(
-                f"The store has pseudonyms, but {len(numbers)} of {len(named)} ids are not. Nothing was changed. Pass "
-                "the key file of the pseudonyms with --key."
-            )
-        return {name: {name, normalize_patient_id(name)} for name in named}
-    secret = read_key(key)
-    if secret.fingerprint != fingerprint:
-        problem = "was made with another key" if fingerprint else "has no pseudonyms"
-        raise ConfigError(f"The store {problem}. Nothing was changed. Pass the ids and the key of this store.")
-    return {name: {name if PSEUDONYM.fullmatch(name) else secret.patient(name)} for name in named}
-
-
-def _classify(
-    spellings: Mapping[str, set[str]], found: FoundPatients, before: WithdrawnPatients
-) -> tuple[int, list[str]]:
-    """Return the number of ids that were withdrawn before, and the unknown ids."""
-    already, unknown = 0, []
-    for name, names in spellings.items():
-        if any(spelling in before for spelling in names):
-            already += names.isdisjoint(found.newest_ids)  # otherwise a killed withdrawal is continued
-        elif names.isdisjoint(found.ids):
-            unknown.append(name)
-    return already, unknown
 
 
 def _remove_patients(

@@ -1,4 +1,4 @@
-"""Withdrawn patients of a store: hashes of their ids, which keep them out of later ingests."""
+"""Withdrawn patients of a store, archive or index: hashes of their ids, which keep them out of later additions."""
 
 from __future__ import annotations
 
@@ -8,28 +8,40 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
 from clocs.core.errors import IntegrityError
 from clocs.core.files import seal, unseal, write_bytes
 
 WITHDRAWN: Final = "withdrawn.json"
-"""File of the hashes within a store."""
+"""File of the hashes within a folder."""
 
 
 @dataclass(frozen=True)
 class WithdrawnPatients:
-    """Hashes of the ids of withdrawn patients, which the store keeps instead of the ids.
+    """Hashes of the ids of withdrawn patients, which a store, archive or index keeps instead of the ids.
 
-    The salt makes the hashes of two stores differ. It is not secret: without a key for pseudonyms, a guessed id can be
+    The salt makes the hashes of two folders differ. It is not secret: without a key for pseudonyms, a guessed id can be
     compared with the hashes.
     """
 
     salt: str = ""
-    """Content hash of the store's first version."""
+    """Hash of the folder's first content."""
     hashes: frozenset[str] = frozenset()
     """Hash of each id, 32 hex digits."""
 
     def __contains__(self, patient_id: str) -> bool:
         return bool(self.hashes) and self._hash(patient_id) in self.hashes
+
+    def mask(self, patient_ids: pa.Array) -> npt.NDArray[np.bool_]:
+        """Return which ids (N,) are those of withdrawn patients, as a mask (N,)."""
+        if not self.hashes:
+            return np.zeros(len(patient_ids), bool)
+        encoded = patient_ids.dictionary_encode()
+        is_withdrawn = np.array([name in self for name in encoded.dictionary.to_pylist()], bool)
+        return is_withdrawn[encoded.indices.to_numpy()]
 
     def add(self, patient_ids: Iterable[str]) -> WithdrawnPatients:
         """Return the patients with further ones."""
@@ -41,14 +53,14 @@ class WithdrawnPatients:
 
 
 def read_withdrawn(folder: Path, salt: str = "") -> WithdrawnPatients:
-    """Return the withdrawn patients of a store.
+    """Return the withdrawn patients of a store, archive or index.
 
     Args:
-        folder: Folder of the store.
-        salt: Salt for a store without withdrawn patients.
+        folder: The folder.
+        salt: Salt for a folder without withdrawn patients.
 
     Raises:
-        IntegrityError: The file is damaged. Without it, an ingest could bring patients back.
+        IntegrityError: The file is damaged. Without it, an addition could bring patients back.
     """
     try:
         body = unseal((folder / WITHDRAWN).read_bytes(), WITHDRAWN)
@@ -60,5 +72,5 @@ def read_withdrawn(folder: Path, salt: str = "") -> WithdrawnPatients:
 
 
 def write_withdrawn(folder: Path, patients: WithdrawnPatients) -> None:
-    """Write the withdrawn patients of a store."""
+    """Write the withdrawn patients of a folder."""
     write_bytes(folder / WITHDRAWN, seal({"salt": patients.salt, "patients": sorted(patients.hashes)}))

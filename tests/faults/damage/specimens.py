@@ -6,6 +6,7 @@ import os
 import shutil
 import zipfile
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,9 +17,14 @@ from clocs.datasets import DATASETS, Dataset
 from clocs.evaluation.probe import probe
 from clocs.inference.classifier import FOLDER, Classifier, ClassifierCard, ClassInfo
 from clocs.similarity.archive.embedding import embed_store
-from clocs.similarity.index.updates import build_index, delete_patients
+from clocs.similarity.archive.prune import prune_embeddings
+from clocs.similarity.archive.withdraw import withdraw_embeddings
+from clocs.similarity.index.snapshot import Snapshot
+from clocs.similarity.index.updates import build_index
+from clocs.similarity.index.withdraw import hide_patients, withdraw_from_index
 from clocs.store.frames import Frames
 from clocs.store.ingest import ingest
+from clocs.store.named_patients import name_patients
 from clocs.store.splits import make_split
 from clocs.training.encoder_module import load_encoder_folder, save_encoder
 from clocs.training.onnx_export import finish_encoder
@@ -75,8 +81,11 @@ def make_specimens(originals: Path, folder: Path) -> None:
     _make_encoder(best, folder / "encoder")
     _evaluate(folder)
     embed_store(folder / "encoder", store, folder / "archive")
+    withdraw_embeddings(folder / "archive", [store.recording(len(store) - 1).patient_id])
+    prune_embeddings(folder / "archive", grace=timedelta(0), dry_run=False)
     build_index(folder / "archive", folder / "index", "hnsw")
-    delete_patients(folder / "index", [next(iter(store)).patient_id])
+    withdraw_from_index(folder / "index", [store.recording(0).patient_id])
+    hide_patients(Snapshot(folder / "index"), name_patients([store.recording(1).patient_id], None, {None}, "index"))
     _make_lists(folder)
 
 

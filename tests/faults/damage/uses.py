@@ -18,7 +18,8 @@ from clocs.signals.framing import FramePolicy
 from clocs.similarity.archive.archive import STORE_COLUMNS, open_archive
 from clocs.similarity.archive.embedding import embed_store
 from clocs.similarity.index.patient_index import open_index
-from clocs.similarity.index.updates import add_archive, build_index, delete_patients
+from clocs.similarity.index.updates import add_archive, build_index
+from clocs.similarity.index.withdraw import withdraw_from_index
 from clocs.store.frames import Frames
 from clocs.store.ingest import ingest
 from clocs.store.store import open_store
@@ -182,10 +183,10 @@ def search_lists(folder: Path) -> Found:
 
 
 def change_index(folder: Path) -> Found:
-    """Yield an index after an addition and a deletion. Deleted patients stay deleted."""
+    """Yield an index after an addition and a withdrawal. Withdrawn patients stay withdrawn."""
     place = folder / "index"
     yield vars(add_archive(place, folder / "archive"))
-    yield vars(delete_patients(place, [open_archive(folder / "archive").table().column("patient_id")[8].as_py()]))
+    yield vars(withdraw_from_index(place, [open_archive(folder / "archive").table().column("patient_id")[8].as_py()]))
     yield open_index(place).search(np.eye(4, EMBEDDING), 5).patient_ids
 
 

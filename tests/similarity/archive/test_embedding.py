@@ -49,6 +49,7 @@ def recordings() -> list[Recording]:
             labels=LABELS[number % 3],
             age=40.0 + number if number % 4 else None,
             sex="female" if number % 2 else None,
+            extra={"device": f"CS-{number}"},
         )
         for number in range(12)
     ]
@@ -81,6 +82,7 @@ def test_every_recording_is_embedded_or_refused(store_of: Maker, encoder: Pretra
         "age": 41.0,
         "sex": "female",
         "labels": ["AFIB", "RBBB"],
+        "extra": [("device", "CS-1")],
     }
     assert len(about.shards) == 3
     assert about.encoder.weights_sha256 == encoder.about["weights_sha256"]
@@ -217,7 +219,7 @@ def test_a_damaged_shard_is_refused_and_named(store_of: Maker, encoder: Pretrain
     again = Archive(archive.folder)
     assert again.vectors(np.array([0])).shape == (1, 32)
     with pytest.raises(IntegrityError, match=name):
-        again.vectors(np.array([5]))
+        again.vectors(np.array([3]))
 
 
 def test_an_archive_behind_a_link_finds_its_store_and_encoder(

@@ -1,4 +1,4 @@
-"""Building, adding, deleting, rebuilding and following an index."""
+"""Building, adding, withdrawing, rebuilding and following an index."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from clocs.similarity.index.incremental import AdditionResult
 from clocs.similarity.index.manifest import MANIFEST_FILE, read_index_manifest
 from clocs.similarity.index.patient_index import PatientIndex, open_index
 from clocs.similarity.index.snapshot import Snapshot
-from clocs.similarity.index.updates import DeletionResult, add_archive, build_index, delete_patients, rebuild_index
+from clocs.similarity.index.updates import add_archive, build_index, rebuild_index
+from clocs.similarity.index.withdraw import IndexWithdrawal, hide_patients, withdraw_from_index
 from clocs.similarity.segments import Vectors, unit_length
+from clocs.store.named_patients import name_patients
 from tests.similarity.archives import Row, clustered, near, people, write_archive
 
 pytest.importorskip("faiss", reason="needs the extra 'search'")
@@ -113,7 +115,7 @@ def test_adding_equals_building_at_once(kind: str, tmp_path: Path) -> None:
     build_index(write_archive(tmp_path / "first", rows[:50], vectors[:50]), tmp_path / "index", kind)
     second = write_archive(tmp_path / "second", rows[40:], vectors[40:])
     assert add_archive(tmp_path / "index", second) == AdditionResult(
-        recordings=40, patients=14, already_indexed=10, from_deleted_patients=0
+        recordings=40, patients=14, already_indexed=10, withdrawn=0
     )
     build_index(write_archive(tmp_path / "all", rows, vectors), tmp_path / "at-once", kind)
     grown, at_once = (open_index(tmp_path / name) for name in ("index", "at-once"))
@@ -123,40 +125,78 @@ def test_adding_equals_building_at_once(kind: str, tmp_path: Path) -> None:
     for patient in one:
         np.testing.assert_allclose(one[patient], other[patient], atol=1e-6)
     assert add_archive(tmp_path / "index", second) == AdditionResult(
-        recordings=0, patients=0, already_indexed=50, from_deleted_patients=0
+        recordings=0, patients=0, already_indexed=50, withdrawn=0
     )
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_deleted_patient_is_not_returned_nor_added_again(kind: str, scattered: Archive, tmp_path: Path) -> None:
+def test_a_withdrawn_patient_is_not_returned_nor_added_again(kind: str, scattered: Archive, tmp_path: Path) -> None:
     build_index(scattered, tmp_path / "index", kind)
     index = open_index(tmp_path / "index")
-    assert index.delete(["p3", "p4", "p3"]) == DeletionResult(patients=2, unknown=0, already_deleted=0)
+    assert index.withdraw(["p3", "p4", "p3"]) == IndexWithdrawal(2, already_withdrawn=0, unknown=0, recordings=6)
     assert len(index) == 38
     assert {"p3", "p4"}.isdisjoint(patients_of(index))
-    assert index.delete(["p3"]) == DeletionResult(patients=0, unknown=0, already_deleted=1)
-    assert index.add(scattered).from_deleted_patients == 6
+    assert index.withdraw(["p3"]) == IndexWithdrawal(0, already_withdrawn=1, unknown=0, recordings=0)
+    assert index.add(scattered).withdrawn == 6
     assert {"p3", "p4"}.isdisjoint(patients_of(index))
     index.rebuild()
-    assert index.add(scattered).from_deleted_patients == 6
+    assert index.add(scattered).withdrawn == 6
     assert len(patients_of(index)) == 38
 
 
-def test_a_rebuild_takes_deleted_patients_off_the_disk(scattered: Archive, tmp_path: Path) -> None:
+def test_no_file_holds_a_withdrawn_patient(scattered: Archive, tmp_path: Path) -> None:
     build_index(scattered, tmp_path / "index", "hnsw")
     row = next(
         row for row in range(40) if open_index(tmp_path / "index").snapshot.patient_info(row)["patient_id"] == "p17"
     )
     secret = vector_at(open_index(tmp_path / "index").snapshot, row).tobytes()
-    delete_patients(tmp_path / "index", ["p17"])
     there = [path for path in (tmp_path / "index").rglob("*.*") if secret in path.read_bytes()]
     assert sorted(path.name for path in there) == ["graph.faiss", "vectors.npy"]
-    rebuild_index(tmp_path / "index", "exact")
+    withdraw_from_index(tmp_path / "index", ["p17"])
     files = [path for path in (tmp_path / "index").rglob("*") if path.is_file()]
-    assert not [path for path in files if secret in path.read_bytes()]
-    assert {path.parent.name for path in files} == {"index", "tombstones", "000003-0"}
+    assert not [path for path in files if secret in path.read_bytes() or b"p17" in path.read_bytes()]
+    assert {path.parent.name for path in files} == {"index", "000003-0"}
     assert len(patients_of(open_index(tmp_path / "index"))) == 39
-    assert read_index_manifest(tmp_path / "index").kind == "exact"
+    assert read_index_manifest(tmp_path / "index").kind == "hnsw"
+
+
+def test_only_volumes_with_the_patient_are_rewritten(tmp_path: Path) -> None:
+    """The patient has a row in the first volume, which the second one replaced, and none in the third."""
+    rows, vectors = people(9, recordings=2), clustered(18, E)
+    for number, chosen in enumerate(([0, 2, 4], [5, 6, 8], [10, 12, 14])):
+        archive = write_archive(tmp_path / str(number), [rows[row] for row in chosen], vectors[chosen])
+        if number:
+            add_archive(tmp_path / "index", archive)
+        else:
+            build_index(archive, tmp_path / "index")
+    index = open_index(tmp_path / "index")
+    before, expected = index.manifest, patients_of(index)
+    del expected["p2"]
+    assert (len(before.volumes), len(index.snapshot.dead)) == (3, 1)
+    assert index.withdraw(["p2"]).recordings == 2
+    assert [info in before.volumes for info in index.manifest.volumes] == [False, False, True]
+    assert index.manifest.dead is None
+    found = patients_of(index)
+    assert found.keys() == expected.keys()
+    for patient, vector in expected.items():
+        np.testing.assert_allclose(found[patient], vector, atol=1e-6)
+    assert (len(index), index.manifest.recordings) == (7, 7)
+
+
+def test_dead_rows_of_other_volumes_keep_their_patients(tmp_path: Path) -> None:
+    rows, vectors = people(6, recordings=2), clustered(12, E)
+    for number, chosen in enumerate(([0, 2], [4, 6], [5, 8, 10])):
+        archive = write_archive(tmp_path / str(number), [rows[row] for row in chosen], vectors[chosen])
+        if number:
+            add_archive(tmp_path / "index", archive)
+        else:
+            build_index(archive, tmp_path / "index")
+    index = open_index(tmp_path / "index")
+    expected = patients_of(index)
+    index.withdraw(["p0"])
+    assert index.snapshot.dead.tolist() == [1], "the first row of the second volume, p2, was replaced"
+    assert patients_of(index).keys() == expected.keys() - {"p0"}
+    np.testing.assert_array_equal(patients_of(index)["p2"], expected["p2"])
 
 
 def test_only_files_that_changes_wrote_are_removed(scattered: Archive, tmp_path: Path) -> None:
@@ -169,7 +209,7 @@ def test_only_files_that_changes_wrote_are_removed(scattered: Archive, tmp_path:
         path.write_text("precious")
     (folder / "volumes" / "000008-0").symlink_to(tmp_path / "elsewhere")
     build_index(scattered, folder)
-    delete_patients(folder, ["p3"])
+    withdraw_from_index(folder, ["p3"])
     rebuild_index(folder, "hnsw")
     assert [(folder / name).read_text() for name in others] == ["precious"] * 4
     assert (tmp_path / "elsewhere" / "vectors.npy").read_text() == "precious"
@@ -181,7 +221,7 @@ def test_only_files_that_changes_wrote_are_removed(scattered: Archive, tmp_path:
 def test_nothing_is_changed_behind_a_link(name: str, scattered: Archive, tmp_path: Path) -> None:
     """Another index may own what lies there under the same names."""
     build_index(scattered, tmp_path / "other")
-    delete_patients(tmp_path / "other", ["p3"])
+    hide_patients(Snapshot(tmp_path / "other"), name_patients(["p3"], None, {None}, "index"))
     (tmp_path / "index").mkdir()
     (tmp_path / "index" / name).symlink_to(tmp_path / "other" / name)
     with pytest.raises(ConfigError, match=f"{name} is a link"):
@@ -207,7 +247,7 @@ def test_an_open_index_follows_changes(scattered: Archive, tmp_path: Path) -> No
     gone = index.snapshot.patient_info(0)["patient_id"]
     before = index.search(vector, 1)
     assert before.rows.tolist() == [[0]]
-    delete_patients(tmp_path / "index", [gone])
+    withdraw_from_index(tmp_path / "index", [gone])
     assert index.search(vector, 1).rows.tolist() != [[0]]
     assert before.patient_ids.tolist() == [[gone]], "as it was when it was asked"
     rebuild_index(tmp_path / "index", "hnsw")
@@ -218,7 +258,7 @@ def test_an_open_index_follows_changes(scattered: Archive, tmp_path: Path) -> No
 def test_searching_while_the_index_is_rebuilt(scattered: Archive, tmp_path: Path) -> None:
     """A rebuild removes the files that another has open or is about to open; searches go on and are right."""
     build_index(scattered, tmp_path / "index")
-    delete_patients(tmp_path / "index", ["p3"])
+    withdraw_from_index(tmp_path / "index", ["p3"])
     expected = set(patients_of(open_index(tmp_path / "index")))
 
     def rebuild() -> None:
@@ -252,10 +292,10 @@ def test_many_queries_are_answered_with_patients_of_all_volumes(tmp_path: Path) 
     assert {name[0] for name in found.patient_ids.ravel()} == {"p", "q"}
 
 
-def test_everyone_may_be_deleted(tmp_path: Path) -> None:
+def test_everyone_may_be_withdrawn(tmp_path: Path) -> None:
     archive = write_archive(tmp_path / "archive", people(3), clustered(3, E))
     build_index(archive, tmp_path / "index")
-    delete_patients(tmp_path / "index", ["p0", "p1", "p2"])
+    withdraw_from_index(tmp_path / "index", ["p0", "p1", "p2"])
     for _ in range(2):
         index = open_index(tmp_path / "index")
         assert len(index) == 0
@@ -263,7 +303,7 @@ def test_everyone_may_be_deleted(tmp_path: Path) -> None:
         assert nobody.rows.tolist() == [[-1] * 3] * 2
         assert nobody.patient_ids.tolist() == [[""] * 3] * 2
         rebuild_index(tmp_path / "index")
-    assert add_archive(tmp_path / "index", archive).from_deleted_patients == 3
+    assert add_archive(tmp_path / "index", archive).withdrawn == 3
 
 
 @pytest.mark.parametrize("share", [0.5, 0.05, 0.005])
@@ -299,8 +339,8 @@ def test_incompatible_inputs_are_rejected(scattered: Archive, tmp_path: Path) ->
     with pytest.raises(ConfigError, match="different encoders"):
         add_archive(tmp_path / "index", foreign)
     before = (tmp_path / "index" / MANIFEST_FILE).read_bytes()
-    with pytest.raises(ConfigError, match="no patient was deleted"):
-        delete_patients(tmp_path / "index", ["p1", "stranger"])
+    with pytest.raises(ConfigError, match="Nothing was changed"):
+        withdraw_from_index(tmp_path / "index", ["p1", "stranger"])
     assert (tmp_path / "index" / MANIFEST_FILE).read_bytes() == before
     with pytest.raises(ConfigError, match="Did you mean 'hnsw'"):
         build_index(scattered, tmp_path / "other", "hsnw")
@@ -339,8 +379,8 @@ def test_a_change_hashes_only_the_files_that_it_wrote(
         monkeypatch.setattr(module, "check_file", noted)
     index = open_index(place)
     assert read == [info.file for info in index.manifest.files]
-    deleted = index.snapshot.patient_ids(np.array([0]))[0]
-    delete_patients(place, [deleted])
+    gone = index.snapshot.patient_ids(np.array([0]))[0]
+    hide_patients(Snapshot(place), name_patients([gone], None, {None}, "index"))
     read.clear()
-    assert deleted not in index.search(np.ones((1, E)), 100).patient_ids
-    assert read == ["tombstones/rows-000002.arrow", "tombstones/patients-000002.arrow"]
+    assert gone not in index.search(np.ones((1, E)), 100).patient_ids
+    assert read == ["tombstones/rows-000002.arrow"]

@@ -16,7 +16,7 @@ from clocs.core.errors import ConfigError, FormatError, StoreError
 from clocs.formats import read
 from clocs.inference.pretrained import load_encoder
 from clocs.similarity.index.patient_index import PatientIndex, open_index
-from clocs.similarity.index.updates import DeletionResult, delete_patients
+from clocs.similarity.index.withdraw import IndexWithdrawal
 from clocs.store.store import Store
 from tests.inference.conftest import make_encoder
 from tests.similarity.archives import Row, clustered, people, write_archive
@@ -221,35 +221,34 @@ def test_the_most_similar_of_several_recordings_is_shown(tmp_path: Path) -> None
 def test_patients_blocked_before_they_were_added_stay_out(tmp_path: Path) -> None:
     index = of_two(tmp_path, people(6, recordings=2))
     with pytest.raises(ConfigError, match=r"No patient later in .*--allow-unknown"):
-        delete_patients(index.folder, ["p2", "later"])
-    assert delete_patients(index.folder, ["p2", "later"], allow_unknown=True) == DeletionResult(
-        1, unknown=1, already_deleted=0
+        index.withdraw(["p2", "later"])
+    assert index.withdraw(["p2", "later"], allow_unknown=True) == IndexWithdrawal(
+        1, unknown=1, already_withdrawn=0, recordings=2
     )
     index.rebuild()
-    assert delete_patients(index.folder, [f"p{number}" for number in range(6)]) == DeletionResult(
-        5, unknown=0, already_deleted=1
+    assert index.withdraw([f"p{number}" for number in range(6)]) == IndexWithdrawal(
+        5, unknown=0, already_withdrawn=1, recordings=10
     )
-    index.rebuild()
     with pytest.raises(ConfigError, match="No patient p9"):
-        index.delete(["p9"])
+        index.withdraw(["p9"])
     later = [{**row, "patient_id": "later"} for row in people(1)]
     write_archive(tmp_path / "more", later, clustered(len(later), 16, clusters=1))
-    assert index.add(tmp_path / "more").from_deleted_patients == 1
+    assert index.add(tmp_path / "more").withdrawn == 1
 
 
-def test_labels_of_deleted_patients_are_not_offered(tmp_path: Path) -> None:
+def test_labels_of_withdrawn_patients_are_not_offered(tmp_path: Path) -> None:
     rows = [{**row, "labels": ("AF",) if row["patient_id"] == "p2" else ("SR",)} for row in people(6)]
     index = of_two(tmp_path, rows)
     assert index.similar("r0-0", k=3, label="AF").neighbors[0].patient_id == "p2"
-    index.delete(["p2"])
+    index.withdraw(["p2"])
     with pytest.raises(ConfigError, match=r"No patient of the index has the label 'AF'\. Available: 'SR'\.$"):
         index.similar("r0-0", label="AF")
 
 
-def test_a_deleted_patients_record_is_unknown(tmp_path: Path) -> None:
+def test_a_withdrawn_patients_record_is_unknown(tmp_path: Path) -> None:
     index = of_two(tmp_path, people(6, recordings=2))
     assert index.similar("r2-1", k=1).neighbors
-    index.delete(["p2"])
+    index.withdraw(["p2"])
     with pytest.raises(FormatError, match="neither a record id"):
         index.similar("r2-1")
     assert all(item.patient_id != "p2" for item in index.similar("r3-0", k=6).neighbors)

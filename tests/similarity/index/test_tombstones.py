@@ -1,4 +1,4 @@
-"""Random sequences of add, delete, rebuild and search, compared with a dictionary."""
+"""Random sequences of add, withdraw, rebuild and search, compared with a dictionary."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from clocs.core.errors import ConfigError
 from clocs.similarity.index.filters import Filter
 from clocs.similarity.index.patient_index import PatientIndex, open_index
-from clocs.similarity.index.updates import add_archive, build_index, delete_patients, rebuild_index
+from clocs.similarity.index.updates import add_archive, build_index, rebuild_index
+from clocs.similarity.index.withdraw import withdraw_from_index
 from clocs.similarity.segments import Vectors, unit_length
 from tests.similarity.archives import Row, clustered, near, people, write_archive
 
@@ -22,27 +23,27 @@ PATIENTS, RECORDINGS, E = 12, 3, 8
 ROWS = people(PATIENTS, recordings=RECORDINGS)
 VECTORS = clustered(len(ROWS), E, clusters=5)
 ADD = st.tuples(st.just("add"), st.lists(st.integers(0, len(ROWS) - 1), min_size=1, max_size=10, unique=True))
-DELETE = st.tuples(st.just("delete"), st.lists(st.integers(0, PATIENTS - 1), min_size=1, max_size=3, unique=True))
+WITHDRAW = st.tuples(st.just("withdraw"), st.lists(st.integers(0, PATIENTS - 1), min_size=1, max_size=3, unique=True))
 REBUILD = st.tuples(st.just("rebuild"), st.just([0]))
 
 
 class Model:
-    """Expected content of an index: recordings by patient, and deleted patients."""
+    """Expected content of an index: recordings by patient, and withdrawn patients."""
 
     def __init__(self) -> None:
         self.recordings: dict[str, list[int]] = {}
-        self.deleted: set[str] = set()
+        self.withdrawn: set[str] = set()
 
     def add(self, chosen: list[int]) -> None:
         for number in chosen:
             patient = ROWS[number]["patient_id"]
-            if patient not in self.deleted and number not in self.recordings.get(patient, []):
+            if patient not in self.withdrawn and number not in self.recordings.get(patient, []):
                 self.recordings.setdefault(patient, []).append(number)
 
-    def delete(self, patients: set[str]) -> None:
+    def withdraw(self, patients: set[str]) -> None:
         for patient in patients:
             del self.recordings[patient]
-        self.deleted |= patients
+        self.withdrawn |= patients
 
     def nearest(self, query: Vectors, k: int, wanted: Filter) -> list[tuple[str, float]]:
         """Search by a loop over patients. The site of a patient is that of the first recording."""
@@ -78,7 +79,7 @@ def check(index: PatientIndex, model: Model, seed: int) -> None:
 
 @pytest.mark.parametrize(("kind", "per_volume"), [("exact", 7), ("hnsw", 10_000)])
 @settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
-@given(steps=st.lists(st.one_of(ADD, ADD, DELETE, REBUILD), max_size=6), seed=st.integers(0, 1000))
+@given(steps=st.lists(st.one_of(ADD, ADD, WITHDRAW, REBUILD), max_size=6), seed=st.integers(0, 1000))
 def test_as_a_dictionary(
     kind: str, per_volume: int, steps: list[tuple[str, list[int]]], seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,9 +105,9 @@ def _change(place: Path, number: int, step: str, chosen: list[int], model: Model
         rows: list[Row] = [ROWS[row] for row in chosen]
         add_archive(place / "index", write_archive(place / f"archive-{number}", rows, VECTORS[chosen]))
         model.add(chosen)
-    elif step == "delete":
+    elif step == "withdraw":
         patients = {f"p{row}" for row in chosen} & set(model.recordings)
-        delete_patients(place / "index", sorted(patients) or sorted(model.deleted))
-        model.delete(patients)
+        withdraw_from_index(place / "index", sorted(patients) or sorted(model.withdrawn))
+        model.withdraw(patients)
     else:
         rebuild_index(place / "index")

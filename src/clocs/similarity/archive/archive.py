@@ -15,20 +15,22 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict
 
 from clocs.core.errors import IntegrityError
-from clocs.core.files import content_hash
-from clocs.similarity.checked_files import FileInfo, check_file
+from clocs.core.files import content_hash, seal, write_bytes
+from clocs.similarity.checked_files import FileInfo, check_file, file_info
 from clocs.similarity.segments import Ints, Vectors
-from clocs.store.manifest import read_version
+from clocs.store.arrow_files import write_arrow
+from clocs.store.manifest import manifest_path, read_version
 from clocs.store.shard import SHARDS
 from clocs.training.encoder_folder import embedding_dim
 
-FORMAT: Final = "clocs-archive-3"
+FORMAT: Final = "clocs-archive-4"
 OPEN_SHARDS: Final = 1024
 """Maximum number of open memory maps."""
-STORE_COLUMNS: Final = ("record_id", "patient_id", "site", "age", "sex", "labels")
+STORE_COLUMNS: Final = ("record_id", "patient_id", "site", "age", "sex", "labels", "extra")
 """Columns that are copied from the store."""
 
 
@@ -49,6 +51,7 @@ def schema(embedding_dim: int, leads: tuple[str, ...]) -> pa.Schema:
             ("age", pa.float32()),
             ("sex", pa.string()),
             ("labels", pa.list_(pa.string())),
+            ("extra", pa.map_(pa.string(), pa.string())),
             ("frames", pa.int32()),
             ("leads", pa.int16()),
             ("vector", vector),
@@ -87,6 +90,10 @@ class StoreInfo(BaseModel):
     dataset: str
     version: int
     sha256: str
+    first_sha256: str
+    """Content hash of the store's first version, which names the store for ever."""
+    key: str | None
+    """Fingerprint of the key of its pseudonyms; None if it has no pseudonyms."""
 
 
 class InputLocations(BaseModel):
@@ -105,7 +112,7 @@ def relative_path(folder: str | os.PathLike[str], target: str | os.PathLike[str]
 
 
 class ArchiveManifest(BaseModel):
-    """An immutable version of an archive. Every input recording is either embedded or refused."""
+    """An immutable version of an archive. Every input recording is embedded, refused or withdrawn."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -123,8 +130,12 @@ class ArchiveManifest(BaseModel):
     refused: dict[str, int]
     """Number of refused recordings by reason."""
     refused_list: FileInfo
+    withdrawn: int = 0
+    """Number of input recordings that were left out, because their patients were withdrawn."""
     shards: tuple[ArchiveShardInfo, ...]
     places: InputLocations
+    first_sha256: str = ""
+    """Hash of the archive's first version, which names the archive for ever; empty until it is known."""
 
     @property
     def sha256(self) -> str:
@@ -142,15 +153,29 @@ def read_archive_manifest(folder: Path, version: int | None = None) -> ArchiveMa
     return read_version(folder, version, ArchiveManifest, FORMAT, "archive", "clocs embed STORE --out ...")
 
 
+def write_archive_manifest(folder: Path, manifest: ArchiveManifest) -> None:
+    """Write a manifest, which commits the version."""
+    write_bytes(manifest_path(folder, manifest.version), seal(manifest.model_dump(mode="json")))
+
+
+def open_batch(folder: Path, info: ArchiveShardInfo) -> pa.RecordBatch:
+    """Open the columns of a shard, which view its memory map.
+
+    Raises:
+        IntegrityError: The file cannot be opened.
+    """
+    try:
+        with pa.memory_map(str(folder / info.file)) as source:
+            return pa.ipc.open_file(source).get_batch(0)
+    except (OSError, pa.ArrowException) as error:
+        raise IntegrityError(f"{info.file}: cannot be opened ({error}).") from error
+
+
 class ArchiveShard:
     """An open shard that views its memory map."""
 
-    def __init__(self, path: Path, info: ArchiveShardInfo, manifest: ArchiveManifest) -> None:
-        try:
-            with pa.memory_map(str(path)) as source:
-                self.batch: pa.RecordBatch = pa.ipc.open_file(source).get_batch(0)
-        except (OSError, pa.ArrowException) as error:
-            raise IntegrityError(f"{info.file}: cannot be opened ({error}).") from error
+    def __init__(self, folder: Path, info: ArchiveShardInfo, manifest: ArchiveManifest) -> None:
+        self.batch = open_batch(folder, info)
         expected = schema(manifest.encoder.embedding_dim, manifest.leads)
         if self.batch.num_rows != info.rows or not self.batch.schema.equals(expected):
             raise IntegrityError(f"{info.file}: the shard does not match its manifest.")
@@ -161,6 +186,13 @@ class ArchiveShard:
         values = self.batch.column(column).values
         count = self.batch.num_rows * self._embedding_dim
         return np.frombuffer(values.buffers()[1], np.float32, count).reshape(-1, self._embedding_dim)
+
+
+def patient_ids(recordings: pa.Table | pa.RecordBatch) -> pa.Array:
+    """Return the patient of each recording. A recording without a patient id counts as its own patient."""
+    record, patient = (recordings.column(name) for name in ("record_id", "patient_id"))
+    found = pc.if_else(pc.equal(patient, ""), record, patient)
+    return (found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found).cast(pa.large_string())
 
 
 class Archive:
@@ -201,7 +233,7 @@ class Archive:
         if number not in self._checked_shards:
             check_file(self.folder, info)
             self._checked_shards.add(number)
-        return ArchiveShard(self.folder / info.file, info, self.manifest)
+        return ArchiveShard(self.folder, info, self.manifest)
 
     def table(self, columns: Sequence[str] = STORE_COLUMNS, first: int = 0, last: int | None = None) -> pa.Table:
         """Return columns of the recordings from ``first`` up to, but not including, ``last``.
@@ -221,6 +253,17 @@ class Archive:
         expected = schema(self.embedding_dim, self.manifest.leads)
         table = pa.Table.from_batches(batches, pa.schema([expected.field(name) for name in names]))
         return table.slice(first - int(self.first[low]), end - first)
+
+    def find(self, record_id: str) -> int | None:
+        """Return the number of a recording by its id, or None. The first call opens every shard."""
+        row = int(pc.index(self._record_ids, record_id).as_py())
+        return row if row >= 0 else None
+
+    @functools.cached_property
+    def _record_ids(self) -> pa.ChunkedArray:
+        """Ids of all recordings. Their bytes are compared with checksums when the vectors of a shard are read."""
+        batches = (open_batch(self.folder, info) for info in self.manifest.shards)
+        return pa.chunked_array([batch.column("record_id") for batch in batches], pa.string())
 
     def vectors(self, rows: Ints | None = None, column: str = "vector") -> Vectors:
         """Return the vectors of recordings, loaded into memory.
@@ -289,6 +332,8 @@ def open_archive(folder: str | os.PathLike[str], version: int | None = None) -> 
     return Archive(folder, version)
 
 
-def shard_file(name: str) -> str:
-    """Return the path of a task's shard within the archive."""
-    return f"{SHARDS}/{name[:16]}.arrow"
+def write_archive_shard(folder: Path, name: str, batch: pa.RecordBatch) -> ArchiveShardInfo:
+    """Write a shard of an archive, and return its entry. The file has the beginning of the name."""
+    file = f"{SHARDS}/{name[:16]}.arrow"
+    written = file_info(folder, file, write_arrow(folder / file, batch).sha256)
+    return ArchiveShardInfo(**dict(written), rows=batch.num_rows)

@@ -1,43 +1,42 @@
 """Embedding of a store into an archive, in parallel, with bounded memory, resumable at any time.
 
-Recordings are divided into tasks of fixed size. A task is named by a hash of its inputs. It writes its shard and then a
-task record; a task with a record never runs again. The manifest is built from the task records and written last.
+A task embeds recordings of one shard of the store, and is named by a hash of its inputs. It writes its shard and then a
+task record; a task with a record never runs again. So a change of one shard of the store embeds only its recordings.
+The manifest is built from the task records and written last.
 """
 
 from __future__ import annotations
 
-import json
 import os
-from collections import Counter
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
 from clocs.core import engine as engines
-from clocs.core.errors import ConfigError, StoreError
-from clocs.core.files import content_hash, lock_folder, seal, write_bytes
+from clocs.core.errors import ConfigError
+from clocs.core.files import content_hash, lock_folder
 from clocs.inference.input_checks import GATE
 from clocs.inference.pretrained import PretrainedEncoder, load_encoder
 from clocs.similarity.archive.archive import (
     FORMAT,
     Archive,
-    ArchiveManifest,
     EncoderInfo,
     InputLocations,
     StoreInfo,
     read_archive_manifest,
     relative_path,
 )
-from clocs.similarity.archive.embedding_task import Task, TaskRecord, run_task, shard_ranges
-from clocs.similarity.checked_files import bytes_info, file_damage
-from clocs.store.manifest import check_not_inside_store, manifest_path, versions
+from clocs.similarity.archive.commit import commit_archive
+from clocs.similarity.archive.embedding_task import Task, TaskRecord, run_task
+from clocs.store.manifest import check_not_inside_store, versions
 from clocs.store.store import Store
 from clocs.store.task_records import Progress, run_tasks
+from clocs.store.withdrawn import read_withdrawn
 from clocs.training.shipped import shipped_encoders
 
 RECORDS_PER_TASK: Final = 2048
-"""Recordings per task, which bounds the memory of a worker. With four leads and 128 dimensions a shard has 5 MB."""
+"""Maximum number of recordings of a task, which bounds the memory of a worker."""
 
 
 def embed_store(
@@ -53,8 +52,9 @@ def embed_store(
 ) -> Archive:
     """Embed every recording of a store into an archive.
 
-    Every recording is either embedded or listed as refused, with a reason. An interrupted call continues where it
-    stopped. A repeated call does nothing. After the store has grown, a call adds a version of the archive.
+    Every recording is either embedded or listed as refused, with a reason, or counted as withdrawn. An interrupted call
+    continues where it stopped. A repeated call does nothing. After the store has changed, a call adds a version of the
+    archive and embeds the recordings of new shards.
 
     Args:
         encoder: An encoder, or the name or folder of one. Worker processes load it again from its folder.
@@ -106,7 +106,13 @@ def _about(encoder: PretrainedEncoder, store: Store, folder: Path, any_lead: boo
         ),
         "leads": leads,
         "any_lead": any_lead,
-        "store": StoreInfo(dataset=store.manifest.dataset["name"], version=store.manifest.version, sha256=store.sha256),
+        "store": StoreInfo(
+            dataset=store.manifest.dataset["name"],
+            version=store.manifest.version,
+            sha256=store.sha256,
+            first_sha256=store.manifest.first_sha256,
+            key=store.manifest.options.get("key") or None,
+        ),
         "gate": GATE.model_dump(mode="json"),
         "software": {name: version(name) for name in ("clocs", "numpy", "pyarrow", encoder.runtime)},
         "places": InputLocations(
@@ -135,7 +141,7 @@ def _check_same_source(folder: Path, about: dict[str, Any], store: Store) -> Non
     if existing.any_lead != about["any_lead"]:
         option = "with --any-lead" if existing.any_lead else "without --any-lead"
         raise ConfigError(f"{holds}, made {option}. Use the same option, or choose another folder.")
-    if existing.store.sha256 == about["store"].sha256:
+    if existing.store.first_sha256 == about["store"].first_sha256:
         return
     known = {str(name) for name in Archive(folder).table(["record_id"]).column(0)}
     kept = sum(str(name) in known for name in store.table(["record_id"]).column(0))
@@ -148,51 +154,29 @@ def _check_same_source(folder: Path, about: dict[str, Any], store: Store) -> Non
 
 def _tasks(folder: Path, encoder: PretrainedEncoder, store: Store, about: dict[str, Any]) -> Iterator[Task]:
     shared = [FORMAT, about["encoder"].model_dump(mode="json"), about["leads"], about["any_lead"], about["gate"]]
-    for first in range(0, len(store), RECORDS_PER_TASK):
-        last = min(first + RECORDS_PER_TASK, len(store))
-        content = [(store.shards[shard].sha256, begin, end) for shard, begin, end in shard_ranges(store, first, last)]
-        yield Task(
-            folder=folder,
-            store=store.folder,
-            version=store.manifest.version,
-            first=first,
-            last=last,
-            encoder=encoder,
-            leads=about["leads"],
-            any_lead=about["any_lead"],
-            name=content_hash([*shared, content]),
-        )
+    withdrawn = read_withdrawn(folder)
+    for number, shard in enumerate(store.shards):
+        start = int(store.shard_starts[number])
+        for first in range(0, shard.records, RECORDS_PER_TASK):
+            last = min(first + RECORDS_PER_TASK, shard.records)
+            yield Task(
+                folder=folder,
+                store=store.folder,
+                version=store.manifest.version,
+                first=start + first,
+                last=start + last,
+                encoder=encoder,
+                leads=about["leads"],
+                any_lead=about["any_lead"],
+                name=content_hash([*shared, shard.sha256, first, last]),
+                withdrawn=withdrawn,
+            )
 
 
 def _commit(folder: Path, about: dict[str, Any], records: list[TaskRecord]) -> Archive:
     """Write a new version from the task records, unless the newest version has the same content."""
     refused = [row for record in records for row in record.refused]
     shards = tuple(record.shard for record in records if record.shard is not None)
-    records_in, embedded = sum(record.records_in for record in records), sum(shard.rows for shard in shards)
-    if records_in != embedded + len(refused):
-        raise StoreError(
-            f"Internal error: {records_in} input recordings, but {embedded} embedded and {len(refused)} refused."
-        )
-    rows = b"".join(json.dumps(row.model_dump(), sort_keys=True).encode() + b"\n" for row in refused)
-    known = versions(folder)
-
-    def manifest(number: int) -> ArchiveManifest:
-        return ArchiveManifest(
-            version=number,
-            records_in=records_in,
-            embedded=embedded,
-            refused=dict(sorted(Counter(row.reason for row in refused).items())),
-            refused_list=bytes_info(f"refused-{number:06d}.jsonl", rows),
-            shards=shards,
-            **about,
-        )
-
-    if known and read_archive_manifest(folder) == manifest(known[-1]):
-        listed = manifest(known[-1]).refused_list
-        if file_damage(folder, listed):  # damaged or missing; the task records have its content
-            write_bytes(folder / listed.file, rows)
-        return Archive(folder)
-    new = manifest(known[-1] + 1 if known else 1)
-    write_bytes(folder / new.refused_list.file, rows)
-    write_bytes(manifest_path(folder, new.version), seal(new.model_dump(mode="json")))
+    counts = {name: sum(getattr(record, name) for record in records) for name in ("records_in", "withdrawn")}
+    commit_archive(folder, {**about, **counts}, shards, refused)
     return Archive(folder)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -13,16 +13,21 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
 
 from clocs.core.errors import IntegrityError, LeadError, SignalError, UnitError
-from clocs.core.files import seal, unseal, write_bytes
+from clocs.core.files import content_hash, seal, unseal, write_bytes
 from clocs.inference.preparation import PreparedFrames, prepare
 from clocs.inference.pretrained import PretrainedEncoder
-from clocs.similarity.archive.archive import STORE_COLUMNS, ArchiveShardInfo, schema, shard_file
+from clocs.similarity.archive.archive import (
+    STORE_COLUMNS,
+    ArchiveShardInfo,
+    patient_ids,
+    schema,
+    write_archive_shard,
+)
 from clocs.similarity.archive.recording_vectors import RecordingVectors, pool_recording, rows_to_embed
-from clocs.similarity.checked_files import file_info
 from clocs.similarity.segments import Ints
-from clocs.store.arrow_files import write_arrow
 from clocs.store.store import Store
 from clocs.store.task_records import TASK_RECORDS
+from clocs.store.withdrawn import WithdrawnPatients
 
 FRAMES_PER_BATCH: Final = 1024
 """Frames that are collected before they pass through the encoder."""
@@ -32,7 +37,7 @@ REFUSALS: Final[dict[type[Exception], str]] = {SignalError: "signal", LeadError:
 
 @dataclass(frozen=True)
 class Task:
-    """A range of recordings of a store, to be embedded into one shard."""
+    """A range of recordings of one shard of a store, to be embedded into one shard."""
 
     folder: Path
     store: Path
@@ -45,6 +50,8 @@ class Task:
     any_lead: bool
     name: str
     """Hash of the task's inputs."""
+    withdrawn: WithdrawnPatients
+    """Patients that are left out."""
 
 
 class RefusedRecording(BaseModel):
@@ -53,6 +60,8 @@ class RefusedRecording(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     record_id: str
+    patient_id: str
+    """Patient id; the record id if the patient is unknown."""
     reason: str
     detail: str
 
@@ -67,15 +76,8 @@ class TaskRecord(BaseModel):
     shard: ArchiveShardInfo | None
     """The shard; None if every recording was refused."""
     refused: tuple[RefusedRecording, ...]
-
-
-def shard_ranges(store: Store, first: int, last: int) -> Iterator[tuple[int, int, int]]:
-    """Iterate over shard number, first row and end row (excluded) for a range of recordings."""
-    while first < last:
-        shard, row = store.locate(first)
-        end = min(last - int(store.shard_starts[shard]), store.shards[shard].records)
-        yield shard, row, end
-        first += end - row
+    withdrawn: int = 0
+    """Number of recordings that were left out, because their patients were withdrawn."""
 
 
 @functools.lru_cache(maxsize=1)
@@ -86,51 +88,71 @@ def _opened(folder: Path, number: int) -> Store:
 
 def run_task(task: Task) -> TaskRecord:
     """Embed a task's recordings, or return the existing record of a finished task."""
-    record = _finished_record(task)
-    if record is not None:
+    record = read_task_record(task.folder, task_record_path(task.folder, task.name))
+    if record is not None and record.task == task.name:
         return record
     store = _opened(task.store, task.version)
     refused: list[RefusedRecording] = []
-    kept, vectors = _embed(task, store, refused)
+    numbers = _remaining(task, store)
+    kept, vectors = _embed(task, store, numbers, refused)
+    withdrawn = task.last - task.first - len(numbers)
     shard = None
     if kept:
         batch = _batch(task, store, np.array(kept, np.int64), vectors)
-        file = shard_file(task.name)
-        written = file_info(task.folder, file, write_arrow(task.folder / file, batch).sha256)
-        shard = ArchiveShardInfo(**dict(written), rows=len(kept))
-    record = TaskRecord(task=task.name, records_in=task.last - task.first, shard=shard, refused=tuple(refused))
-    write_bytes(_task_record_path(task), seal(record.model_dump(mode="json")))
+        shard = write_archive_shard(task.folder, content_hash([task.name, kept]) if withdrawn else task.name, batch)
+    record = TaskRecord(
+        task=task.name,
+        records_in=task.last - task.first,
+        shard=shard,
+        refused=tuple(refused),
+        withdrawn=withdrawn,
+    )
+    write_task_record(task.folder, record)
     return record
 
 
-def _embed(task: Task, store: Store, refused: list[RefusedRecording]) -> tuple[list[int], list[RecordingVectors]]:
+def _remaining(task: Task, store: Store) -> list[int]:
+    """Return the numbers of the task's recordings, without those of withdrawn patients."""
+    shard, row = store.locate(task.first)
+    batch = store.shard(shard).columns(["record_id", "patient_id"]).slice(row, task.last - task.first)
+    return (task.first + np.flatnonzero(~task.withdrawn.mask(patient_ids(batch)))).tolist()
+
+
+def _embed(
+    task: Task, store: Store, numbers: Sequence[int], refused: list[RefusedRecording]
+) -> tuple[list[int], list[RecordingVectors]]:
     """Return the numbers and vectors of the recordings that can be embedded, and append the others to ``refused``."""
     kept: list[int] = []
     vectors: list[RecordingVectors] = []
-    held: list[tuple[int, str, PreparedFrames]] = []
+    held: list[tuple[int, tuple[str, str], PreparedFrames]] = []
+
+    def refuse(names: tuple[str, str], reason: str, error: Exception) -> None:
+        record, patient = names
+        refused.append(
+            RefusedRecording(record_id=record, patient_id=patient or record, reason=reason, detail=str(error)[:500])
+        )
 
     def embed_held() -> None:
         frames = np.concatenate([rows.frames for _, _, rows in held])
         values = task.encoder.embed_frames(frames, np.concatenate([rows.lead_mask for _, _, rows in held]))
         ends = np.cumsum([len(rows.lead) for _, _, rows in held])
-        for (number, record_id, rows), own in zip(held, np.split(values, ends[:-1]), strict=True):
+        for (number, names, rows), own in zip(held, np.split(values, ends[:-1]), strict=True):
             try:
                 vectors.append(pool_recording(own, rows, task.leads))
                 kept.append(number)
             except SignalError as error:
-                refused.append(RefusedRecording(record_id=record_id, reason="embedding", detail=str(error)))
+                refuse(names, "embedding", error)
         held.clear()
 
-    for number in range(task.first, task.last):
+    for number in numbers:
         recording = store.recording(number)
+        names = (recording.record_id, recording.patient_id)
         try:
             ready = prepare(recording, task.encoder.input, any_lead=task.any_lead)
         except tuple(REFUSALS) as error:
-            refused.append(
-                RefusedRecording(record_id=recording.record_id, reason=REFUSALS[type(error)], detail=str(error)[:500])
-            )
+            refuse(names, REFUSALS[type(error)], error)
             continue
-        held.append((number, recording.record_id, rows_to_embed(ready, task.encoder.input)))
+        held.append((number, names, rows_to_embed(ready, task.encoder.input)))
         if sum(len(item.lead) for _, _, item in held) >= FRAMES_PER_BATCH:
             embed_held()
     if held:
@@ -140,15 +162,11 @@ def _embed(task: Task, store: Store, refused: list[RefusedRecording]) -> tuple[l
 
 def _batch(task: Task, store: Store, kept: Ints, vectors: list[RecordingVectors]) -> pa.RecordBatch:
     columns_schema = schema(task.encoder.embedding_dim, task.leads)
-    parts = []
-    for shard, begin, end in shard_ranges(store, task.first, task.last):
-        first = int(store.shard_starts[shard])
-        rows = kept[(kept >= first + begin) & (kept < first + end)] - first
-        parts.append(store.shard(shard).columns(list(STORE_COLUMNS)).take(pa.array(rows)))
-    known = pa.Table.from_batches(parts).combine_chunks()
+    shard, row = store.locate(task.first)
+    known = store.shard(shard).columns(list(STORE_COLUMNS)).take(pa.array(kept - task.first + row))
     frames = pa.array([item.frames for item in vectors], pa.int32())
     leads = pa.array([item.num_leads for item in vectors], pa.int16())
-    columns = [*(known.column(name).combine_chunks() for name in STORE_COLUMNS), frames, leads]
+    columns = [*(known.column(name) for name in STORE_COLUMNS), frames, leads]
     columns.append(
         pa.FixedSizeListArray.from_arrays(np.concatenate([item.vector for item in vectors]), task.encoder.embedding_dim)
     )
@@ -159,17 +177,21 @@ def _batch(task: Task, store: Store, kept: Ints, vectors: list[RecordingVectors]
     return pa.RecordBatch.from_arrays(columns, schema=columns_schema)
 
 
-def _task_record_path(task: Task) -> Path:
-    return task.folder / TASK_RECORDS / f"{task.name[:32]}.json"
+def task_record_path(folder: Path, name: str) -> Path:
+    """Return the path of a task's record."""
+    return folder / TASK_RECORDS / f"{name[:32]}.json"
 
 
-def _finished_record(task: Task) -> TaskRecord | None:
-    """Return the task's record if it is intact and its shard exists."""
-    path = _task_record_path(task)
+def write_task_record(folder: Path, record: TaskRecord) -> None:
+    """Write a task record, after its shard."""
+    write_bytes(task_record_path(folder, record.task), seal(record.model_dump(mode="json")))
+
+
+def read_task_record(folder: Path, path: Path) -> TaskRecord | None:
+    """Read a task record; None if it is damaged, or its shard does not exist."""
     try:
         record = TaskRecord.model_validate(unseal(path.read_bytes(), path.name))
-        size = (task.folder / record.shard.file).stat().st_size if record.shard else None
+        size = (folder / record.shard.file).stat().st_size if record.shard else None
     except (OSError, ValueError, IntegrityError):
         return None
-    is_valid = record.task == task.name and size == (record.shard.bytes if record.shard else None)
-    return record if is_valid else None
+    return record if size == (record.shard.bytes if record.shard else None) else None

@@ -13,7 +13,7 @@ from clocs.core.files import seal, unseal, write_bytes
 from clocs.similarity.archive.archive import EncoderInfo
 from clocs.similarity.checked_files import FileInfo
 
-FORMAT: Final = "clocs-index-3"
+FORMAT: Final = "clocs-index-4"
 MANIFEST_FILE: Final = "index.json"
 
 
@@ -43,6 +43,10 @@ class ArchiveInfo(BaseModel):
     """Folder relative to the index. It is needed for lead similarities and drawings."""
     version: int
     sha256: str
+    first_sha256: str
+    """Hash of the archive's first version, which names the archive for ever."""
+    key: str | None
+    """Fingerprint of the key of its patients' pseudonyms; None if it has no pseudonyms."""
 
 
 class IndexManifest(BaseModel):
@@ -52,7 +56,7 @@ class IndexManifest(BaseModel):
 
     format: str = FORMAT
     change: int
-    """Number of the change: builds, additions, deletions and rebuilds."""
+    """Number of the change: builds, additions, withdrawals and rebuilds."""
     kind: str
     encoder: EncoderInfo
     encoder_location: str
@@ -64,22 +68,17 @@ class IndexManifest(BaseModel):
     packed: bool
     """True if a single change wrote all volumes, so that a rebuild would change nothing."""
     dead: FileInfo | None
-    """Rows that no search returns: deleted patients, and rows that an addition replaced."""
-    deleted: FileInfo | None
-    """Ids of deleted patients, who are not added again."""
+    """Rows that no search returns: rows that an addition replaced, and withdrawn patients until their volume is
+    rewritten."""
     patients: int
     recordings: int
     software: dict[str, str]
 
     @property
-    def lists(self) -> list[FileInfo]:
-        """Lists of dead rows and deleted patients."""
-        return [info for info in (self.dead, self.deleted) if info is not None]
-
-    @property
     def files(self) -> list[FileInfo]:
         """All files of the index."""
-        return [*self.lists, *(info for volume in self.volumes for info in volume.files)]
+        dead = [self.dead] if self.dead is not None else []
+        return [*dead, *(info for volume in self.volumes for info in volume.files)]
 
 
 def write_index_manifest(folder: Path, manifest: IndexManifest) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from clocs.core.recording import Recording
 from clocs.drawing.neighbors import draw_neighbors
+from clocs.similarity.archive.archive import Archive
 from clocs.similarity.index.snapshot import Snapshot
 from clocs.similarity.segments import Vectors
 
@@ -88,10 +89,11 @@ def describe_neighbor(now: Snapshot, query: Query, row: int, cosine: float) -> N
     recordings = facts["recordings"]
     chosen = recordings[0]
     why: tuple[LeadSimilarity, ...] = ()
-    if all(now.archive(item["archive"]) is not None for item in recordings):
-        if len(recordings) > 1:
-            chosen = max(recordings, key=lambda item: _cosine(now, item, query))
-        why = _lead_similarities(now, query, chosen)
+    located = [_locate(now, item) for item in recordings]
+    found = [place for place in located if place is not None]
+    if len(found) == len(recordings):
+        best = max(range(len(found)), key=lambda at: _cosine(found[at], query)) if len(found) > 1 else 0
+        chosen, why = recordings[best], _lead_similarities(found[best], query)
     return Neighbor(
         patient_id=facts["patient_id"],
         similarity=cosine,
@@ -112,8 +114,8 @@ def has_recording(now: Snapshot, query: Query, row: int, cosine: float) -> bool:
     recordings = now.patient_info(row)["recordings"]
     if len(recordings) == 1:
         return cosine >= SAME_RECORDING_COSINE
-    there = [item for item in recordings if now.archive(item["archive"]) is not None]
-    return any(_cosine(now, item, query) >= SAME_RECORDING_COSINE for item in there)
+    located = (_locate(now, item) for item in recordings)
+    return any(_cosine(place, query) >= SAME_RECORDING_COSINE for place in located if place is not None)
 
 
 def few_matches_note(found: int) -> str:
@@ -121,16 +123,18 @@ def few_matches_note(found: int) -> str:
     return "Only 1 patient of the index matches." if found == 1 else f"Only {found} patients of the index match."
 
 
-def _cosine(now: Snapshot, recording: dict[str, Any], query: Query) -> float:
-    archive = now.archive(recording["archive"])
-    assert archive is not None
-    return float(archive.vectors(np.array([recording["row"]]))[0] @ query.vector)
+def _locate(now: Snapshot, recording: dict[str, Any]) -> tuple[Archive, int] | None:
+    return now.locate(recording["archive"], recording["record_id"], recording["row"])
 
 
-def _lead_similarities(now: Snapshot, query: Query, recording: dict[str, Any]) -> tuple[LeadSimilarity, ...]:
-    archive = now.archive(recording["archive"])
-    assert archive is not None
-    held, present = archive.lead_vectors(np.array([recording["row"]]))
+def _cosine(place: tuple[Archive, int], query: Query) -> float:
+    archive, row = place
+    return float(archive.vectors(np.array([row]))[0] @ query.vector)
+
+
+def _lead_similarities(place: tuple[Archive, int], query: Query) -> tuple[LeadSimilarity, ...]:
+    archive, row = place
+    held, present = archive.lead_vectors(np.array([row]))
     shared = np.flatnonzero(present[0] & query.leads.any(axis=1))
     cosines = np.einsum("le,le->l", held[0][shared], query.leads[shared])
     order = np.argsort(-cosines, kind="stable")

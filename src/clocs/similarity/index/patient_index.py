@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -21,8 +21,10 @@ from clocs.similarity.index.manifest import MANIFEST_FILE, IndexManifest, manife
 from clocs.similarity.index.neighbors import Query, SimilarPatients, describe_neighbor, few_matches_note, has_recording
 from clocs.similarity.index.searcher import Hits
 from clocs.similarity.index.snapshot import Snapshot
-from clocs.similarity.index.updates import DeletionResult, Folder, add_archive, delete_patients, rebuild_index
+from clocs.similarity.index.updates import Folder, add_archive, rebuild_index
+from clocs.similarity.index.withdraw import IndexWithdrawal, withdraw_from_index
 from clocs.similarity.segments import Vectors
+from clocs.store.manifest import versions
 from clocs.store.store import Store
 
 if TYPE_CHECKING:
@@ -146,6 +148,7 @@ class PatientIndex:
         age: tuple[float, float] | None = None,
         sex: Literal["female", "male"] | None = None,
         label: str | None = None,
+        columns: Mapping[str, Any] | None = None,
         include_own_patient: bool = False,
     ) -> SimilarPatients:
         """Find the patients most similar to a recording.
@@ -160,6 +163,8 @@ class PatientIndex:
             age: Only patients in this range of ages in years, both ends included.
             sex: Only patients of this sex.
             label: Only patients with this label.
+            columns: Only patients with these values in extra columns of the store: a value, or several of which one
+                must match, by name. None stands for an absent value.
             include_own_patient: Do not exclude the query's own patient.
 
         Returns:
@@ -167,11 +172,11 @@ class PatientIndex:
 
         Raises:
             FormatError: The query is neither a record id nor a readable ECG file.
-            OptionError: A condition is invalid, or no patient has the site or label.
+            OptionError: A condition is invalid, a column is unknown, or no patient has the site or label.
         """
         now = self.snapshot
         asked, own = self._query(query, now)
-        where = Filter(site, age, sex, label)
+        where = Filter(site, age, sex, label, columns or {})
         num_results = min(self._check_k(k), max(now.manifest.patients, 1))
         found = now.search(asked.vector[None], num_results + (not include_own_patient), where)
         pairs = [(int(row), float(cosine)) for row, cosine in zip(found.rows[0], found.cosines[0], strict=True)]
@@ -243,8 +248,11 @@ class PatientIndex:
         archive = now.archive(found[1])
         if archive is None:
             raise StoreError(f"The archive with '{record_id}' was moved or replaced: {self._archive_folder(found[1])}.")
-        store = Store(archive.store_folder, archive.manifest.store.version)
-        if store.sha256 != archive.manifest.store.sha256:
+        about = archive.manifest.store
+        is_pruned = about.version not in versions(archive.store_folder)
+        store = Store(archive.store_folder, None if is_pruned else about.version)
+        is_same = store.manifest.first_sha256 == about.first_sha256 if is_pruned else store.sha256 == about.sha256
+        if not is_same:
             raise StoreError(f"{store.folder} is not the store from which '{record_id}' was embedded.")
         return store.recording(record_id)
 
@@ -252,14 +260,14 @@ class PatientIndex:
         """Add the recordings of an archive; see ``add_archive``."""
         return add_archive(self.folder, archive)
 
-    def delete(
-        self, patient_ids: Iterable[str], *, key: Path | None = None, allow_unknown: bool = False
-    ) -> DeletionResult:
-        """Delete patients; see ``delete_patients``."""
-        return delete_patients(self.folder, patient_ids, key=key, allow_unknown=allow_unknown)
+    def withdraw(
+        self, patients: Iterable[str], *, key: Folder | None = None, allow_unknown: bool = False
+    ) -> IndexWithdrawal:
+        """Withdraw patients; see ``withdraw_from_index``."""
+        return withdraw_from_index(self.folder, patients, key=key, allow_unknown=allow_unknown)
 
     def rebuild(self, kind: str | None = None) -> None:
-        """Rewrite the index without deleted patients; see ``rebuild_index``."""
+        """Rewrite the index in one piece; see ``rebuild_index``."""
         rebuild_index(self.folder, kind)
 
     def _archive_folder(self, archive: int) -> Path:
@@ -286,13 +294,13 @@ class PatientIndex:
 
     def _stored_query(self, record_id: str, record: tuple[int, int, int], now: Snapshot) -> Query:
         row, number, archive_row = record
-        archive = now.archive(number)
-        if archive is None:
+        place = now.locate(number, record_id, archive_row)
+        if place is None:
             raise StoreError(
                 f"The archive with '{record_id}' was moved or replaced: {self._archive_folder(number)}. Restore it, or "
                 "query with the ECG file."
             )
-        rows = np.array([archive_row])
+        archive, rows = place[0], np.array([place[1]])
         return Query(
             record_id=record_id,
             patient_id=now.patient_info(row)["patient_id"],

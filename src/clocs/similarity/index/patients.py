@@ -1,4 +1,4 @@
-"""Patient rows: pooling of recordings by patient, and normalisation of patient ids.
+"""Patient rows: pooling of recordings by patient.
 
 A patient's vector is the mean of the unit vectors of the recordings, scaled to unit length. Pooled rows are recordings
 of an archive, or patients of an index together with new recordings. All operations work on whole columns, because an
@@ -7,22 +7,19 @@ index may have a hundred million rows.
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from clocs.core.errors import ConfigError
-from clocs.core.pseudonyms import PSEUDONYM, read_key
-from clocs.similarity.archive.archive import STORE_COLUMNS, Archive
+from clocs.similarity.archive.archive import STORE_COLUMNS, Archive, patient_ids
 from clocs.similarity.segments import Ints, Vectors, unit_length
 
 RECORDING: Final = pa.struct([("record_id", pa.large_string()), ("archive", pa.int32()), ("row", pa.int64())])
+EXTRA_VALUE: Final = pa.struct([("name", pa.large_string()), ("value", pa.large_string())])
 SCHEMA: Final = pa.schema(
     [
         ("patient_id", pa.large_string()),
@@ -30,14 +27,14 @@ SCHEMA: Final = pa.schema(
         ("age", pa.float32()),
         ("sex", pa.large_string()),
         ("labels", pa.large_list(pa.large_string())),
+        ("extra", pa.large_list(EXTRA_VALUE)),
         ("recordings", pa.large_list(RECORDING)),
         ("coherence", pa.float32()),
     ]
 )
-"""Columns of a volume. ``site`` and ``sex`` are the first known values, ``age`` is the highest, ``labels`` are those of
-all
-recordings, sorted. ``recordings`` holds their positions. ``coherence`` is the length of the mean vector, 1 if all
-recordings have the same direction."""
+"""Columns of a volume. ``site`` and ``sex`` are the first known values, ``age`` is the highest, ``labels`` and
+``extra`` are those of all recordings, sorted and without repetition. ``recordings`` holds their positions.
+``coherence`` is the length of the mean vector, 1 if all recordings have the same direction."""
 PATIENTS_PER_BLOCK: Final = 8192
 """Patients per block of vectors."""
 
@@ -107,6 +104,7 @@ def archive_rows(archive: Archive, number: int, rows: Ints) -> PatientRows:
             columns["age"],
             columns["sex"].cast(pa.large_string()),
             columns["labels"].cast(pa.large_list(pa.large_string())),
+            _extra_values(columns["extra"]),
             pa.LargeListArray.from_arrays(offsets, recordings),
             pa.array(np.ones(len(rows), np.float32)),
         ],
@@ -115,10 +113,11 @@ def archive_rows(archive: Archive, number: int, rows: Ints) -> PatientRows:
     return PatientRows(table, lambda some: archive.vectors(rows[some]))
 
 
-def patient_ids(recordings: pa.Table) -> pa.Array:
-    """Return the patient of each recording. A recording without a patient id counts as its own patient."""
-    record, patient = (recordings.column(name).combine_chunks() for name in ("record_id", "patient_id"))
-    return pc.if_else(pc.equal(patient, ""), record, patient).cast(pa.large_string())
+def _extra_values(extra: pa.MapArray) -> pa.LargeListArray:
+    """Return maps from name to value as lists of names and values."""
+    texts = [part.cast(pa.large_string()) for part in (extra.keys, extra.items)]
+    pairs = pa.StructArray.from_arrays(texts, fields=list(EXTRA_VALUE))
+    return pa.LargeListArray.from_arrays(extra.offsets.cast(pa.int64()), pairs)
 
 
 def pool_patients(parts: Sequence[PatientRows]) -> PooledPatients:
@@ -135,6 +134,7 @@ def pool_patients(parts: Sequence[PatientRows]) -> PooledPatients:
         metadata.column("age_max"),
         metadata.column("sex_first"),
         _labels(table, code, len(encoded.dictionary)),
+        _extra(table, code, len(encoded.dictionary)),
         _recordings(table, order, starts),
     ]
     return PooledPatients(
@@ -159,11 +159,27 @@ def _metadata(table: pa.Table, code: Ints) -> pa.Table:
 
 def _labels(table: pa.Table, code: Ints, patients: int) -> pa.LargeListArray:
     labels = table.column("labels").combine_chunks()
-    owner = code[pc.list_parent_indices(labels).to_numpy()]
-    pairs = pa.table({"code": owner, "label": labels.flatten()}).group_by(["code", "label"]).aggregate([])
-    pairs = pairs.sort_by([("code", "ascending"), ("label", "ascending")])
-    counts = np.bincount(pairs.column("code").to_numpy(), minlength=patients)
-    return pa.LargeListArray.from_arrays(pa.array(_offsets(counts)), pairs.column("label").combine_chunks())
+    offsets, found = _distinct(labels, {"label": labels.flatten()}, code, patients)
+    return pa.LargeListArray.from_arrays(offsets, found.column("label").combine_chunks())
+
+
+def _extra(table: pa.Table, code: Ints, patients: int) -> pa.LargeListArray:
+    extra = table.column("extra").combine_chunks()
+    pairs = extra.flatten()
+    values = {name: pc.struct_field(pairs, name) for name in ("name", "value")}
+    offsets, found = _distinct(extra, values, code, patients)
+    columns = [found.column(name).combine_chunks() for name in values]
+    return pa.LargeListArray.from_arrays(offsets, pa.StructArray.from_arrays(columns, fields=list(EXTRA_VALUE)))
+
+
+def _distinct(
+    lists: pa.LargeListArray, values: dict[str, pa.Array], code: Ints, patients: int
+) -> tuple[pa.Array, pa.Table]:
+    """Return the distinct elements of each patient's lists, sorted, and where each patient's elements start."""
+    owner = code[pc.list_parent_indices(lists).to_numpy()]
+    found = pa.table({"code": owner, **values}).group_by(["code", *values]).aggregate([])
+    found = found.sort_by([(name, "ascending") for name in ("code", *values)])
+    return pa.array(_offsets(np.bincount(found.column("code").to_numpy(), minlength=patients))), found
 
 
 def _recordings(table: pa.Table, order: Ints, starts: Ints) -> pa.LargeListArray:
@@ -174,43 +190,3 @@ def _recordings(table: pa.Table, order: Ints, starts: Ints) -> pa.LargeListArray
 
 def _offsets(counts: Ints) -> Ints:
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-
-
-def normalize_patient_ids(ids: Iterable[str], patients: list[pa.Array], gone: pa.Array, key: Path | None) -> pa.Array:
-    """Return patient ids as the index stores them, sorted and without duplicates.
-
-    Args:
-        ids: Ids from a user.
-        patients: Ids of each volume's patients.
-        gone: Ids deleted before.
-        key: Key file of the pseudonyms. If all patients have pseudonyms, original ids need it.
-
-    Returns:
-        Normalised ids.
-
-    Raises:
-        ConfigError: The key is missing, or the index has no pseudonyms.
-    """
-    named = {name.strip() for name in ids} - {""}
-    numbers = {name for name in named if not PSEUDONYM.fullmatch(name)}
-    pseudonyms = [pc.match_substring_regex(part, f"^{PSEUDONYM.pattern}$") for part in patients or [gone]]
-    if key is None:
-        if numbers and all(pc.all(part).as_py() for part in pseudonyms):
-            raise ConfigError(
-                f"All patients of the index have pseudonyms, but {len(numbers)} of {len(named)} ids are not. "
-                "No patient was deleted. Pass the key file of the pseudonyms with --key."
-            )
-        held = _normalize_letters(named, [*patients, gone])
-    else:
-        if not any(pc.any(part).as_py() for part in pseudonyms):
-            raise ConfigError("No patient of the index has a pseudonym, and no patient was deleted. Omit --key.")
-        secret = read_key(key)
-        held = (named - numbers) | {secret.patient(number) for number in numbers}
-    return pa.array(sorted(held), pa.large_string())
-
-
-def _normalize_letters(named: set[str], held: list[pa.Array]) -> set[str]:
-    """Apply Unicode normalisation (NFKC) to ids, except to ids that the index stores as given."""
-    asked = pa.array(sorted(named), pa.large_string())
-    known = {name for part in held for name in part.filter(pc.is_in(part, value_set=asked)).to_pylist()}
-    return {name if name in known else unicodedata.normalize("NFKC", name) for name in named}

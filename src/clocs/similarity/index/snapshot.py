@@ -15,10 +15,12 @@ from clocs.core.errors import IntegrityError, OptionError, StoreError
 from clocs.similarity.archive.archive import Archive
 from clocs.similarity.checked_files import FileInfo, check_file
 from clocs.similarity.index.filters import NO_FILTER, Filter
-from clocs.similarity.index.manifest import read_index_manifest
+from clocs.similarity.index.manifest import ArchiveInfo, read_index_manifest
 from clocs.similarity.index.searcher import AllowedRows, Bools, Hits
 from clocs.similarity.index.volume import Volume, open_volume
 from clocs.similarity.segments import Ints, Vectors
+from clocs.store.extra_columns import common_type
+from clocs.store.manifest import manifest_path, versions
 
 CACHED_FILTERS: Final = 4
 """Number of filters with cached row masks."""
@@ -29,15 +31,14 @@ MAX_LISTED_VALUES: Final = 20
 class Snapshot:
     """State of an index. Rows are patients, numbered consecutively over all volumes; a patient has one live row.
 
-    Every file is hashed when it is opened. Volumes are immutable, so they are shared with the previous snapshot, and a
-    deletion takes the same time at any size of the index.
+    Every file is hashed when it is opened. Volumes are immutable, so they are shared with the previous snapshot.
     """
 
     def __init__(self, folder: Path, previous: Snapshot | None = None) -> None:
         self.folder = folder
         self.manifest = read_index_manifest(folder)
-        for info in self.manifest.lists:
-            check_file(folder, info)
+        if self.manifest.dead is not None:
+            check_file(folder, self.manifest.dead)
         known = {volume.info: volume for volume in previous.volumes} if previous is not None else {}
         embedding_dim = self.manifest.encoder.embedding_dim
         self.volumes: list[Volume] = [
@@ -46,7 +47,7 @@ class Snapshot:
         self.first = np.cumsum([0, *(volume.info.rows for volume in self.volumes)], dtype=np.int64)
         self.dead = _rows(folder, self.manifest.dead)
         self._allowed_rows = functools.lru_cache(maxsize=CACHED_FILTERS)(self._find_allowed_rows)
-        self.archive = functools.cache(self._open_archive)
+        self._archives: dict[int, Archive | None] = {}
 
     def search(self, queries: Vectors, k: int, where: Filter = NO_FILTER) -> Hits:
         """Return the k nearest live patients of each unit vector (Q, E) that meet the conditions."""
@@ -68,12 +69,19 @@ class Snapshot:
         self._check_filter_values(where)
         found: list[AllowedRows | None] = []
         for volume, first, last in zip(self.volumes, self.first, self.first[1:], strict=False):
-            mask = where.mask(volume.patients) & self._live_mask(first, last)
+            mask = where.mask(volume.patients, self.extra_types) & self._live_mask(first, last)
             found.append(None if mask.all() else AllowedRows(mask))
         return found
 
+    @functools.cached_property
+    def extra_types(self) -> dict[str, pa.DataType]:
+        """Type of each extra column over all patients, by name."""
+        names = sorted({name for volume in self.volumes for name in volume.extra_types})
+        by_name = {name: [volume.extra_types.get(name) for volume in self.volumes] for name in names}
+        return {name: common_type([kind for kind in kinds if kind is not None]) for name, kinds in by_name.items()}
+
     def _live_mask(self, first: int, last: int) -> Bools:
-        """Return a mask of the rows of a volume that are neither deleted nor replaced."""
+        """Return a mask of the rows of a volume that are neither withdrawn nor replaced."""
         alive = np.ones(last - first, bool)
         alive[self.dead[np.searchsorted(self.dead, first) : np.searchsorted(self.dead, last)] - first] = False
         return alive
@@ -93,7 +101,7 @@ class Snapshot:
                 )
 
     def is_dead(self, row: int) -> bool:
-        """Return True if a row is deleted or replaced."""
+        """Return True if a row is withdrawn or replaced."""
         position = int(np.searchsorted(self.dead, row))
         return position < len(self.dead) and int(self.dead[position]) == row
 
@@ -135,27 +143,55 @@ class Snapshot:
         found: dict[str, Any] = self.volumes[number].patients.slice(row - int(self.first[number]), 1).to_pylist()[0]
         return found
 
-    def _open_archive(self, number: int) -> Archive | None:
-        """Open an archive of the index; return None if it was moved or replaced. A damaged archive raises an error."""
-        info = self.manifest.archives[number]
-        try:
-            archive = Archive(self.folder / info.folder, info.version)
-        except IntegrityError:
-            raise
-        except StoreError:
-            return None
-        return archive if archive.manifest.sha256 == info.sha256 else None
+    def locate(self, number: int, record_id: str, row: int) -> tuple[Archive, int] | None:
+        """Return the archive of a recording and its row there; None if the archive or the recording is gone.
+
+        Args:
+            number: Number of the archive in the index.
+            record_id: Id of the recording.
+            row: Row in the version of the archive from which it was added.
+        """
+        archive = self.archive(number)
+        if archive is None or archive.manifest.version == self.manifest.archives[number].version:
+            return None if archive is None else (archive, row)
+        found = archive.find(record_id)
+        return None if found is None else (archive, found)
+
+    def archive(self, number: int) -> Archive | None:
+        """Return an archive of the index, at its newest version if the version of the index was pruned.
+
+        Returns:
+            The archive; None if it was moved or replaced. A damaged archive raises an error.
+        """
+        known = self._archives.get(number)
+        if known is None or not manifest_path(known.folder, known.manifest.version).exists():
+            known = self._archives[number] = _open_archive(self.folder, self.manifest.archives[number])
+        return known
+
+
+def _open_archive(folder: Path, info: ArchiveInfo) -> Archive | None:
+    place = folder / info.folder
+    known = versions(place)
+    if not known:
+        return None
+    is_pruned = info.version not in known
+    try:
+        archive = Archive(place, None if is_pruned else info.version)
+    except IntegrityError:
+        raise
+    except StoreError:
+        return None
+    if is_pruned:
+        return archive if archive.manifest.first_sha256 == info.first_sha256 else None
+    return archive if archive.manifest.sha256 == info.sha256 else None
 
 
 def _rows(folder: Path, info: FileInfo | None) -> Ints:
     """Read sorted row numbers from a file."""
-    return np.empty(0, np.int64) if info is None else read_column(folder, info).to_numpy()
-
-
-def read_column(folder: Path, info: FileInfo) -> pa.Array:
-    """Read the single column of a small file."""
+    if info is None:
+        return np.empty(0, np.int64)
     try:
         with pa.memory_map(str(folder / info.file)) as source:
-            return pa.ipc.open_file(source).get_batch(0).column(0)
+            return np.asarray(pa.ipc.open_file(source).get_batch(0).column(0).to_numpy())
     except (OSError, IndexError, pa.ArrowException) as error:
         raise IntegrityError(f"{info.file}: cannot be opened ({error}).") from error

@@ -1,4 +1,4 @@
-"""Changes of an index: build, add, delete and rebuild.
+"""Changes of an index: build, add and rebuild.
 
 Each change writes new files and commits them by replacing the manifest last, so an interrupted change has no effect.
 Files that the manifest does not list are removed at the end of a change, or at the start of the next one.
@@ -10,17 +10,15 @@ import contextlib
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from clocs.core.errors import ConfigError
-from clocs.core.files import lock_folder
+from clocs.core.files import lock_folder, remove_file
 from clocs.similarity.archive.archive import Archive, ArchiveManifest, relative_path
 from clocs.similarity.checked_files import FileInfo, file_info
 from clocs.similarity.index.incremental import AdditionResult, IndexWriter
@@ -30,33 +28,21 @@ from clocs.similarity.index.manifest import (
     IndexManifest,
     write_index_manifest,
 )
-from clocs.similarity.index.patients import SCHEMA, normalize_patient_ids
 from clocs.similarity.index.searcher import KINDS
-from clocs.similarity.index.snapshot import Snapshot, read_column
+from clocs.similarity.index.snapshot import Snapshot
 from clocs.similarity.index.volume import VOLUMES
 from clocs.store.arrow_files import write_arrow
 from clocs.store.manifest import check_not_inside_store
+from clocs.store.withdrawn import read_withdrawn
 from clocs.training.shipped import shipped_encoders
 
 TOMBSTONES: Final = "tombstones"
 _WRITTEN: Final = re.compile(
     rf"({VOLUMES}/\d{{6}}-\d+/(vectors\.npy|patients\.arrow|[a-z]+\.faiss)"
-    rf"|{TOMBSTONES}/(rows|patients)-\d{{6}}\.arrow)(\.partial)?"
+    rf"|{TOMBSTONES}/rows-\d{{6}}\.arrow)(\.partial)?"
 )
 """Files that changes write beside the manifest, complete or partial."""
 Folder = str | os.PathLike[str]
-
-
-@dataclass(frozen=True)
-class DeletionResult:
-    """Outcome of a deletion."""
-
-    patients: int
-    """Number of patients that were deleted."""
-    unknown: int
-    """Number of ids without a patient in the index. They are blocked from future additions."""
-    already_deleted: int
-    """Number of ids that were deleted or blocked before."""
 
 
 def build_index(archive: Archive | Folder, folder: Folder, kind: str = "exact") -> None:
@@ -94,7 +80,7 @@ def build_index(archive: Archive | Folder, folder: Folder, kind: str = "exact") 
             raise ConfigError(f"{root} already holds an index. Add to it, rebuild it, or choose another folder.")
         _remove_unlisted(root, ())
         writer = IndexWriter(root, 1, kind, opened.embedding_dim, [], np.empty(0, np.int64))
-        writer.add_recordings(opened, 0, pa.array([], pa.large_string()))
+        done = writer.add_recordings(opened, 0, read_withdrawn(root))
         about = opened.manifest
         manifest = IndexManifest(
             change=1,
@@ -106,19 +92,18 @@ def build_index(archive: Archive | Folder, folder: Folder, kind: str = "exact") 
             archives=(_archive_info(opened, root),),
             volumes=tuple(volume.info for volume in writer.volumes),
             dead=_write_dead_rows(root, writer),
-            deleted=None,
             packed=not len(writer.dead),
             patients=writer.num_patients,
-            recordings=len(opened),
+            recordings=done.recordings,
             software=_software(),
         )
-        _commit(root, manifest)
+        commit_change(root, manifest)
 
 
 def add_archive(folder: Folder, archive: Archive | Folder) -> AdditionResult:
     """Add the recordings of an archive to an index as a new volume.
 
-    Recordings that the index already holds, and recordings of deleted patients, are skipped. A known patient with new
+    Recordings that the index already holds, and recordings of withdrawn patients, are skipped. A known patient with new
     recordings gets a new row that pools all recordings.
 
     Args:
@@ -133,81 +118,25 @@ def add_archive(folder: Folder, archive: Archive | Folder) -> AdditionResult:
     """
     opened, root = _archive(archive), Path(folder)
     with lock_folder(root):
-        now = _open_snapshot(root)
+        now = open_snapshot(root)
         _check_same_encoder(now.manifest, opened.manifest, root)
         archives, number = _add_archive_info(now.manifest, _archive_info(opened, root))
-        writer = _writer_for(now)
-        done = writer.add_recordings(opened, number, _deleted(now))
+        writer = writer_for(now)
+        done = writer.add_recordings(opened, number, read_withdrawn(root))
         if done.recordings:
-            new = _next_manifest(
+            new = next_manifest(
                 now.manifest,
                 writer,
                 archives=archives,
                 patients=writer.num_patients,
                 recordings=now.manifest.recordings + done.recordings,
             )
-            _commit(root, new)
+            commit_change(root, new)
         return done
 
 
-def delete_patients(
-    folder: Folder, patient_ids: Iterable[str], *, key: Path | None = None, allow_unknown: bool = False
-) -> DeletionResult:
-    """Delete patients from an index.
-
-    No search returns them afterwards, and no addition brings them back. Patients that were deleted before are skipped.
-
-    Args:
-        folder: Folder of the index.
-        patient_ids: Ids of patients.
-        key: Key file of the index's pseudonyms, needed if the ids are original patient numbers.
-        allow_unknown: Block ids that the index does not contain, instead of raising an error.
-
-    Returns:
-        Counts of deleted, unknown and previously deleted ids.
-
-    Raises:
-        ConfigError: An id is unknown; then no patient is deleted.
-    """
-    root = Path(folder)
-    with lock_folder(root):
-        now = _open_snapshot(root)
-        gone = _deleted(now)
-        given = normalize_patient_ids(
-            patient_ids, [volume.patients.column("patient_id") for volume in now.volumes], gone, key
-        )
-        ids = given.filter(pc.invert(pc.is_in(given, value_set=gone)))
-        if not len(ids):
-            return DeletionResult(patients=0, unknown=0, already_deleted=len(given))
-        writer = _writer_for(now)
-        held = writer.rows_of(ids)
-        volumes = zip(writer.volumes_with_offsets(), held, strict=True)
-        batches = [volume.patients.take(pa.array(rows - first)) for (volume, first), rows in volumes]
-        found = pa.Table.from_batches(batches, None if batches else SCHEMA)
-        unknown = ids.filter(pc.invert(pc.is_in(ids, value_set=found.column("patient_id").combine_chunks())))
-        if len(unknown) and not allow_unknown:
-            raise ConfigError(
-                f"No patient {', '.join(unknown[:5].to_pylist())} in {root}; no patient was deleted. To block "
-                "unknown ids from future additions, pass --allow-unknown."
-            )
-        writer.dead = np.union1d(now.dead, np.concatenate([now.dead, *held]))
-        listed = pa.concat_arrays([gone, ids]).sort()
-        new = _next_manifest(
-            now.manifest,
-            writer,
-            deleted=_write_column(root, f"{TOMBSTONES}/patients-{writer.change:06d}.arrow", "patient_id", listed),
-            patients=writer.num_patients,
-            recordings=now.manifest.recordings
-            - (pc.sum(pc.list_value_length(found.column("recordings"))).as_py() or 0),
-        )
-        _commit(root, new)
-        return DeletionResult(
-            patients=len(ids) - len(unknown), unknown=len(unknown), already_deleted=len(given) - len(ids)
-        )
-
-
 def rebuild_index(folder: Folder, kind: str | None = None) -> None:
-    """Rewrite an index without deleted patients, optionally as another kind.
+    """Rewrite an index in one piece, without rows that additions replaced, optionally as another kind.
 
     An index that needs no rewriting is left unchanged.
 
@@ -218,39 +147,34 @@ def rebuild_index(folder: Folder, kind: str | None = None) -> None:
     root = Path(folder)
     KINDS.get(kind or "exact")
     with lock_folder(root):
-        now = _open_snapshot(root)
+        now = open_snapshot(root)
         chosen = kind or now.manifest.kind
         if now.manifest.packed and chosen == now.manifest.kind:
             return
         writer = IndexWriter(
             root, now.manifest.change + 1, chosen, now.manifest.encoder.embedding_dim, [], now.dead[:0]
         )
-        writer.copy_live_patients(_writer_for(now))
-        _commit(root, _next_manifest(now.manifest, writer, kind=chosen, packed=True))
+        writer.copy_live_patients(writer_for(now))
+        commit_change(root, next_manifest(now.manifest, writer, kind=chosen, packed=True))
 
 
 def _archive(archive: Archive | Folder) -> Archive:
     return archive if isinstance(archive, Archive) else Archive(archive)
 
 
-def _open_snapshot(folder: Path) -> Snapshot:
+def open_snapshot(folder: Path, previous: Snapshot | None = None) -> Snapshot:
     """Open the index with all checksums compared, and remove leftovers of an interrupted change."""
-    now = Snapshot(folder)
+    now = Snapshot(folder, previous)
     _remove_unlisted(folder, now.manifest.files)
     return now
 
 
-def _writer_for(now: Snapshot) -> IndexWriter:
+def writer_for(now: Snapshot) -> IndexWriter:
     """Return a writer that starts from the index's volumes."""
     about = now.manifest
     return IndexWriter(
         now.folder, about.change + 1, about.kind, about.encoder.embedding_dim, list(now.volumes), now.dead
     )
-
-
-def _deleted(now: Snapshot) -> pa.Array:
-    info = now.manifest.deleted
-    return pa.array([], pa.large_string()) if info is None else read_column(now.folder, info)
 
 
 def _check_same_encoder(index: IndexManifest, archive: ArchiveManifest, folder: Path) -> None:
@@ -263,7 +187,13 @@ def _check_same_encoder(index: IndexManifest, archive: ArchiveManifest, folder: 
 
 def _archive_info(archive: Archive, folder: Path) -> ArchiveInfo:
     about = archive.manifest
-    return ArchiveInfo(folder=relative_path(folder, archive.folder), version=about.version, sha256=about.sha256)
+    return ArchiveInfo(
+        folder=relative_path(folder, archive.folder),
+        version=about.version,
+        sha256=about.sha256,
+        first_sha256=about.first_sha256,
+        key=about.store.key,
+    )
 
 
 def _add_archive_info(index: IndexManifest, archive: ArchiveInfo) -> tuple[tuple[ArchiveInfo, ...], int]:
@@ -280,15 +210,12 @@ def _encoder_location(archive: Archive, folder: Path) -> str:
 def _write_dead_rows(folder: Path, writer: IndexWriter) -> FileInfo | None:
     if not len(writer.dead):
         return None
-    return _write_column(folder, f"{TOMBSTONES}/rows-{writer.change:06d}.arrow", "row", pa.array(writer.dead))
-
-
-def _write_column(folder: Path, file: str, name: str, values: pa.Array) -> FileInfo:
-    sha256 = write_arrow(folder / file, pa.RecordBatch.from_arrays([values], [name])).sha256
+    file = f"{TOMBSTONES}/rows-{writer.change:06d}.arrow"
+    sha256 = write_arrow(folder / file, pa.RecordBatch.from_arrays([pa.array(writer.dead)], ["row"])).sha256
     return file_info(folder, file, sha256)
 
 
-def _next_manifest(manifest: IndexManifest, writer: IndexWriter, **fields: Any) -> IndexManifest:
+def next_manifest(manifest: IndexManifest, writer: IndexWriter, **fields: Any) -> IndexManifest:
     """Return the next manifest, with the writer's volumes and dead rows."""
     common = {
         "change": writer.change,
@@ -307,7 +234,8 @@ def _software() -> dict[str, str]:
     return found
 
 
-def _commit(folder: Path, manifest: IndexManifest) -> None:
+def commit_change(folder: Path, manifest: IndexManifest) -> None:
+    """Write the manifest, and remove files that it does not list."""
     write_index_manifest(folder, manifest)
     _remove_unlisted(folder, manifest.files)
 
@@ -324,6 +252,6 @@ def _remove_unlisted(folder: Path, files: Iterable[FileInfo]) -> None:
     for path in [*(folder / VOLUMES).glob("*/*"), *(folder / TOMBSTONES).glob("*")]:
         name = path.relative_to(folder).as_posix()
         if _WRITTEN.fullmatch(name) and name not in named and path.is_file() and not path.parent.is_symlink():
-            path.unlink()
+            remove_file(path)
             with contextlib.suppress(OSError):  # not empty
                 path.parent.rmdir()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from clocs.similarity.index.patients import SCHEMA, PatientRows, PooledPatients
 from clocs.similarity.index.searcher import KINDS, AllowedRows, Hits
 from clocs.similarity.segments import Ints, Vectors
 from clocs.store.arrow_files import write_arrow
+from clocs.store.extra_columns import typed
 
 VOLUMES: Final = "volumes"
 EXACT_SHARE: Final = 0.05
@@ -121,6 +123,14 @@ class Volume:
     def rows_of(self, patient_ids: pa.Array) -> Ints:
         """Return the rows of patients, including dead ones."""
         return np.flatnonzero(pc.is_in(self.patients.column("patient_id"), value_set=patient_ids).to_numpy(False))
+
+    @functools.cached_property
+    def extra_types(self) -> dict[str, pa.DataType]:
+        """Type of each extra column, by name."""
+        pairs = self.patients.column("extra").flatten()
+        names, values = pc.struct_field(pairs, "name"), pc.struct_field(pairs, "value")
+        known = sorted(pc.unique(names).to_pylist())
+        return {name: typed(values.filter(pc.equal(names, name))).type for name in known}
 
     def record_ids(self) -> pa.Array:
         """Return the record ids of all patients, concatenated."""

@@ -42,6 +42,7 @@ def test_a_store_becomes_an_archive(command: Command, place: Path) -> None:
         "in": 24,
         "embedded": 24,
         "refused": {},
+        "withdrawn": 0,
     }
     out, _ = command("embed", place / "store", "--encoder", place / "encoder", "--out", "archive")
     assert "personal data" in out

@@ -123,8 +123,9 @@ def check_whole(operation: str, place: Path) -> None:
         expected = 14 if operation == "embed" else 12
         assert len(set(archive.table(["record_id"]).column(0).to_pylist())) == len(archive) == expected
         assert verify_embeddings(place / "archive") == []
-        OPERATIONS["embed"](place)
-        assert open_archive(place / "archive").manifest == archive.manifest
+        if operation != "embed":
+            OPERATIONS["embed"](place)
+            assert open_archive(place / "archive").manifest == archive.manifest
         return
     check_as_killed(operation, place)
     for volume in open_index(place / "index").snapshot.volumes:

@@ -41,7 +41,7 @@ class WithdrawnPatients:
             return np.zeros(len(patient_ids), bool)
         encoded = patient_ids.dictionary_encode()
         is_withdrawn = np.array([name in self for name in encoded.dictionary.to_pylist()], bool)
-        return is_withdrawn[encoded.indices.to_numpy()]
+        return np.asarray(is_withdrawn[encoded.indices.to_numpy()])
 
     def add(self, patient_ids: Iterable[str]) -> WithdrawnPatients:
         """Return the patients with further ones."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -92,7 +93,12 @@ def test_a_later_embedding_leaves_the_patient_out_and_embeds_nothing_again(
     assert fingerprint(archive.folder / "shards").items() >= whole.items(), "shards of version 1 are not overwritten"
     embedded: list[int] = []
     embed = embedding_task._embed
-    monkeypatch.setattr(embedding_task, "_embed", lambda task, *rest: embedded.append(task.first) or embed(task, *rest))
+
+    def noted(task: embedding_task.Task, *rest: Any) -> Any:
+        embedded.append(task.first)
+        return embed(task, *rest)
+
+    monkeypatch.setattr(embedding_task, "_embed", noted)
     withdraw(store, [GONE])
     newest = embed_store(encoder, open_store(store.folder), archive.folder)
     assert embedded == [8], "only the shard that the store has rewritten"

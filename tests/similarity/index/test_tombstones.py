@@ -107,7 +107,8 @@ def _change(place: Path, number: int, step: str, chosen: list[int], model: Model
         model.add(chosen)
     elif step == "withdraw":
         patients = {f"p{row}" for row in chosen} & set(model.recordings)
-        withdraw_from_index(place / "index", sorted(patients) or sorted(model.withdrawn))
+        if patients | model.withdrawn:
+            withdraw_from_index(place / "index", sorted(patients) or sorted(model.withdrawn))
         model.withdraw(patients)
     else:
         rebuild_index(place / "index")

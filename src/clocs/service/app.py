@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -92,8 +92,13 @@ async def _handle_http_error(request: Request, error: Exception) -> Response:
 async def _handle_validation_error(request: Request, error: Exception) -> Response:
     """Report which options are invalid, without their values."""
     assert isinstance(error, RequestValidationError)
-    wrong = "; ".join(f"{item['loc'][-1]}: {item['msg']}" for item in error.errors())
+    wrong = "; ".join(f"{_option_name(item['loc'])}: {item['msg']}" for item in error.errors())
     raise ProblemError(422, "wrong-option", "An option is invalid", wrong) from None
+
+
+def _option_name(location: Sequence[str | int]) -> str:
+    """Return the name of an option, without the position in a list."""
+    return [part for part in location if isinstance(part, str)][-1]
 
 
 def _extend_openapi(app: FastAPI) -> None:

@@ -6,7 +6,6 @@ import os
 import shutil
 import zipfile
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +16,6 @@ from clocs.datasets import DATASETS, Dataset
 from clocs.evaluation.probe import probe
 from clocs.inference.classifier import FOLDER, Classifier, ClassifierCard, ClassInfo
 from clocs.similarity.archive.embedding import embed_store
-from clocs.similarity.archive.prune import prune_embeddings
 from clocs.similarity.archive.withdraw import withdraw_embeddings
 from clocs.similarity.index.snapshot import Snapshot
 from clocs.similarity.index.updates import build_index
@@ -81,11 +79,10 @@ def make_specimens(originals: Path, folder: Path) -> None:
     _make_encoder(best, folder / "encoder")
     _evaluate(folder)
     embed_store(folder / "encoder", store, folder / "archive")
-    withdraw_embeddings(folder / "archive", [store.recording(len(store) - 1).patient_id])
-    prune_embeddings(folder / "archive", grace=timedelta(0), dry_run=False)
+    withdraw_embeddings(folder / "archive", ["nobody"], allow_unknown=True)
     build_index(folder / "archive", folder / "index", "hnsw")
     withdraw_from_index(folder / "index", [store.recording(0).patient_id])
-    hide_patients(Snapshot(folder / "index"), name_patients([store.recording(1).patient_id], None, {None}, "index"))
+    hide_patients(Snapshot(folder / "index"), name_patients([store.recording(6).patient_id], None, {None}, "index"))
     _make_lists(folder)
 
 

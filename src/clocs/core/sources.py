@@ -31,6 +31,8 @@ class Source(Protocol):
     path: str
     """Path of the folder or archive."""
 
+    def __hash__(self) -> int: ...
+
     def names(self) -> Iterator[str]:
         """Iterate over the names of all files in a fixed order."""
         ...

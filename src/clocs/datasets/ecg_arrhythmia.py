@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from clocs.core.errors import FormatError
 from clocs.core.recording import Recording
@@ -58,7 +58,7 @@ def _load(source: Source, entry: Entry, options: Options) -> Recording:
 
 
 @lru_cache(maxsize=4)
-def _read_acronyms(source: Any) -> dict[str, str]:
+def _read_acronyms(source: Source) -> dict[str, str]:
     """Return the acronym of each SNOMED CT code. Of several acronyms of a code, a rhythm is used, or the first."""
     table = find_table(source, TABLE)
     if table is None:

@@ -112,6 +112,7 @@ def _task(title: str, name: str) -> Task:
 
 ECHONEXT = Dataset(
     name="echonext",
+    calibrated=False,
     title="EchoNext, ECGs with structural heart disease found by echocardiography",
     licence="PhysioNet Restricted Health Data License 1.5.0",
     citation="Poterucha et al., Detecting structural heart disease from electrocardiograms using AI, Nature 644, 2025",

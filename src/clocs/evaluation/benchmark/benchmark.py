@@ -12,7 +12,7 @@ from typing import Any, Final
 from clocs.core import engine as engines
 from clocs.core.errors import ConfigError
 from clocs.core.files import write_bytes
-from clocs.evaluation.benchmark.cells import RANDOM_KERNELS, BenchmarkCell, run_cell
+from clocs.evaluation.benchmark.cells import RANDOM_KERNELS, BenchmarkCell, Control, run_cell
 from clocs.evaluation.benchmark.page import as_html, make_page
 from clocs.evaluation.benchmark.task_evaluation import PROTOCOL, LinearOptions
 from clocs.experiments.grid import TaskOutcome, run_grid
@@ -22,6 +22,8 @@ from clocs.store.task_targets import store_tasks
 
 RESULTS: Final = "benchmark.json"
 PAGE: Final = "benchmark.md"
+CONTROLS: Final[tuple[Control, ...]] = ("", "untrained")
+"""An encoder, and its network without training."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,7 @@ def _cells(
         by_store.setdefault(store, []).append(task)
     for store, names in by_store.items():
         for encoder in encoders:
-            for control in ("", "untrained"):
+            for control in CONTROLS:
                 for task in names:
                     yield BenchmarkCell(encoder=encoder, control=control, dataset=store, task=task, options=options)
         for task in names:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from clocs import ingest, write
+from clocs.core.errors import ConfigError
 from clocs.core.sources import FolderSource
 from clocs.store.known_files import FILE
 from tests.conftest import make_recording
@@ -93,3 +94,24 @@ def test_damaged_answers_are_ignored(archive: Path, tmp_path: Path, read_names: 
     read_names.clear()
     assert ingest("folder", archive, tmp_path / "store").sha256 == first.sha256
     assert "a.hea" in read_names
+
+
+def test_appended_files_are_added_without_reading_others(archive: Path, tmp_path: Path, read_names: list[str]) -> None:
+    first = ingest("folder", archive, tmp_path / "store")
+    night = tmp_path / "night"
+    night.mkdir()
+    write(make_recording(leads=("I", "II"), seed=1), night / "d.hea")
+    read_names.clear()
+    store = ingest("folder", night, tmp_path / "store", append=True)
+    assert store.table("record_id").column(0).to_pylist() == [
+        *first.table("record_id").column(0).to_pylist(),
+        "d",
+    ]
+    assert {name.partition(".")[0] for name in read_names} == {"d"}
+    again = ingest("folder", night, tmp_path / "store", append=True)
+    assert again.manifest.version == store.manifest.version, "appended twice, nothing changes"
+    other = tmp_path / "other"
+    other.mkdir()
+    write(make_recording(leads=("I", "II"), seed=2), other / "a.hea")
+    with pytest.raises(ConfigError, match="Already in the store: a"):
+        ingest("folder", other, tmp_path / "store", append=True)

@@ -93,6 +93,9 @@ def ingest(
     key: Annotated[
         Path | None, typer.Option(help="Replace patient ids by pseudonyms with this key file (dataset 'folder' only).")
     ] = None,
+    append: Annotated[
+        bool, typer.Option("--append", help="Keep the recordings of the newest version, and add those of the source.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Read ECG files into a store.
@@ -119,6 +122,7 @@ def ingest(
             engine=engine.value if engine else None,
             workers=workers,
             progress=lambda done, refused: advance(done, None, f"{refused} refused"),
+            append=append,
         )
     gone = count_removed_recordings(made, open_store(store, before[-1])) if before else 0
     unused = count_unused_patient_ids(made) if dataset == "folder" else 0
@@ -136,7 +140,7 @@ def ingest(
         ("duplicate groups", f"{twins['groups']} ({twins['records']} recordings)"),
     ]
     rows += [("frames", numbers["frames"]), ("instances", numbers["instances"]), *_signal_rows(numbers["signals"])]
-    if dataset == "folder":
+    if dataset == "folder" and not append:
         rows += [("other files", sum(1 for _ in open_source(source).names()) - numbers["in"])]
     print_table([dataset, f"version {numbers['version']}"], rows)
     if numbers["quarantined"]:
@@ -144,7 +148,7 @@ def ingest(
     if gone:
         typer.echo(
             f"{gone} recordings of version {before[-1]} are not in this one: a version holds what its source holds. "
-            "To have them all in one, ingest a folder that holds them all"
+            "To add recordings to a version, use --append"
         )
     if unused:
         typer.echo(

@@ -23,6 +23,7 @@ def ingest(
     engine: Engine | None = None,
     workers: int = 1,
     progress: Progress | None = None,
+    append: bool = False,
 ) -> Store:
     """Read the recordings of a dataset into a store.
 
@@ -38,6 +39,8 @@ def ingest(
         engine: How recordings are distributed; by default ``processes`` with several workers, otherwise ``serial``.
         workers: Number of parallel workers.
         progress: Called with the recordings done and the quarantined recordings.
+        append: True to keep all recordings of the newest version, and to add those of the source. The cost is that of
+            the added files. By default, the new version has the recordings of the source alone.
 
     Returns:
         The store, open at the new version.
@@ -54,7 +57,15 @@ def ingest(
         ('I', 'II', 'III')
     """
     written = write_store(
-        dataset, source, folder, gate=gate, options=options, engine=engine, workers=workers, progress=progress
+        dataset,
+        source,
+        folder,
+        gate=gate,
+        options=options,
+        engine=engine,
+        workers=workers,
+        progress=progress,
+        append=append,
     )
     return Store(written.folder, written.manifest.version)
 

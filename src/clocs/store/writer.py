@@ -130,7 +130,7 @@ def write_store(
     with lock_folder(root):
         if parsed.is_pseudonymous:
             check_no_original_ids(root)
-        finished = FinishedTasks(root) if dataset.incremental else None
+        finished = FinishedTasks(root) if dataset.incremental and not append else None
         source_files = open_source(path) if path is not None else None
         known = (
             KnownFiles(root, source_files, parsed.digest) if source_files is not None and dataset.incremental else None

@@ -6,7 +6,7 @@ import functools
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from clocs.evaluation.benchmark.embedders import EncoderEmbedder, load_embedder
 from clocs.evaluation.benchmark.linear_probe import Solver
@@ -25,7 +25,7 @@ from clocs.training.shipped import find_encoder_folder
 Control = Literal["", "untrained", "random kernels"]
 """Empty: the encoder itself. ``untrained``: its network with random weights. ``random kernels``: MiniRocket, which has
 no encoder."""
-RANDOM_KERNELS = "random kernels"
+RANDOM_KERNELS: Final = "random kernels"
 
 
 class BenchmarkCell(Cell):

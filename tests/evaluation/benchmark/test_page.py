@@ -1,0 +1,82 @@
+"""The page of a benchmark, made of scores of a made-up task."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from clocs.evaluation.benchmark.page import as_html, make_page
+from clocs.metrics.task_scores import score_task
+
+
+def row(name: str, control: str, strength: float, seen: Any = None) -> dict[str, Any]:
+    """Return the row of a cell: two classes, 60 patients, scores with some signal."""
+    random = np.random.default_rng(1)
+    truth = random.random((60, 2)) < 0.4
+    noise = random.normal(size=(60, 2))
+    scores = {
+        fraction: score_task("multi-label", truth, strength * fraction * truth + noise, np.arange(60), replicates=100)
+        for fraction in (0.1, 1.0)
+    }
+    return {
+        "cell": {"dataset": "made-up", "task": "pair"},
+        "encoder": {"name": name, "control": control, "seen": seen},
+        "task": {
+            "kind": "multi-label",
+            "title": "A pair of findings",
+            "records": {"train": 1200, "validation": 60, "test": 60},
+            "positives": {"test": {"A": int(truth[:, 0].sum()), "B": int(truth[:, 1].sum())}},
+        },
+        "rows": [
+            {
+                "features": "embedding",
+                "dimension": 4608,
+                "label_fraction": fraction,
+                "selection": "validation",
+                "scores": scored,
+            }
+            for fraction, scored in scores.items()
+        ],
+    }
+
+
+def table_rows(page: str) -> list[list[str]]:
+    lines = [line for line in page.splitlines() if line.startswith("| ") and not line.startswith("| ---")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_encoders_are_sorted_and_compared_with_the_better_control() -> None:
+    rows = [
+        row("weak", "", 0.5, {"train": 3, "validation": 0, "test": 0, "unused": 0}),
+        row("random kernels", "random kernels", 1.0),
+        row("strong, untrained", "untrained", 0.7),
+        row("strong", "", 3.0, {"train": 0, "validation": 0, "test": 0, "unused": 0}),
+    ]
+    page = make_page(rows)
+    head, *lines = table_rows(page)[:5]
+    assert head == ["encoder", "features", "10% of labels", "100% of labels", "minus control"]
+    assert [line[0] for line in lines] == ["strong", "random kernels", "strong, untrained", "weak *"]
+    assert [line[1] for line in lines] == ["embedding (4,608)"] * 4
+    values = {line[0]: float(line[3].split()[0]) for line in lines}
+    assert float(lines[0][4].split()[0]) == round(values["strong"] - values["random kernels"], 3)
+    assert float(lines[3][4].split()[0]) < 0
+    assert lines[1][4] == lines[2][4] == ""
+    assert "1,200 / 60 / 60" in page
+    positives = rows[0]["task"]["positives"]["test"]
+    assert f"Test positives: A {positives['A']}, B {positives['B']}." in page
+
+
+def test_a_row_without_enough_labels_says_so() -> None:
+    made = row("strong", "", 3.0)
+    made["rows"][0] = {key: value for key, value in made["rows"][0].items() if key != "scores"} | {
+        "not_possible": "few"
+    }
+    assert table_rows(make_page([made]))[1][2] == "too few labels"
+
+
+def test_the_page_becomes_html_with_tables() -> None:
+    text = as_html(make_page([row("strong", "", 3.0)]))
+    assert text.startswith("<!doctype html>")
+    assert text.count("<table>") == 2
+    assert "<td>strong</td>" in text

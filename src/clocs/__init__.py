@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from clocs.datasets import DATASETS as DATASETS
     from clocs.datasets.download import download as download
     from clocs.drawing.ecg_paper import draw_recording
+    from clocs.evaluation.benchmark.benchmark import benchmark as benchmark
     from clocs.evaluation.finetune import FinetuneConfig as FinetuneConfig
     from clocs.evaluation.finetune import finetune as finetune
     from clocs.evaluation.probe import ProbeConfig as ProbeConfig
@@ -92,6 +93,7 @@ _EXPORTS = {
     "prune": "clocs.store.prune:prune",
     "FrameDataset": "clocs.training.frame_dataset:FrameDataset",
     "pretrain": "clocs.training.pretrain:pretrain",
+    "benchmark": "clocs.evaluation.benchmark.benchmark:benchmark",
     "probe": "clocs.evaluation.probe:probe",
     "finetune": "clocs.evaluation.finetune:finetune",
     "ProbeConfig": "clocs.evaluation.probe:ProbeConfig",

@@ -72,12 +72,14 @@ def benchmark(
         ConfigError: There is no such store, task or encoder.
 
     Example:
-        >>> store = clocs.ingest("synthetic", None, "stores/synthetic", options={"num_records": 60, "leads": 2})
+        >>> from clocs.evaluation.benchmark.task_evaluation import LinearOptions
+        >>> made_up = {"num_records": 60, "leads": 1, "seconds": 5}
+        >>> store = clocs.ingest("synthetic", None, "stores/synthetic", options=made_up)
         >>> split = clocs.split(store)
         >>> options = LinearOptions(label_fractions=(1.0,), selections=("validation",), replicates=100)
-        >>> result = benchmark(["clocs-small"], "stores", "out", tasks=["synthetic:rhythm"], options=options)
-        >>> [row["encoder"]["control"] for row in result.rows]
-        ['', 'untrained', 'random kernels']
+        >>> result = clocs.benchmark([], "stores", "out", tasks=["synthetic:rhythm"], options=options)
+        >>> [row["encoder"]["name"] for row in result.rows]
+        ['random kernels']
     """
     folder = Path(out)
     workspace = Workspace(Path(stores), folder / "runs", folder)

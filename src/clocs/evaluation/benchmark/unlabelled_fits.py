@@ -40,7 +40,7 @@ def fit_adapted_pca(
         embedder: Embedder of an encoder with features.
         store: The store.
         records: Training recordings, a mask over the store.
-        num_components: Number of components, at most the number of features.
+        num_components: Number of components; fewer if there are fewer features or rows.
         seed: Seed of the selection of recordings, if there are more than 1,000.
 
     Returns:
@@ -57,7 +57,7 @@ def fit_adapted_pca(
         products = products + features.T @ features
     if not count:
         raise ConfigError("The recordings for the PCA have no frames. Use other recordings.")
-    num_components = min(num_components, len(total))
+    num_components = min(num_components, len(total), max(1, count - 1))
     weight, bias, _ = components([(total / count, products / count)], num_components)
     layer = nn.Linear(len(total), num_components)
     with torch.no_grad():

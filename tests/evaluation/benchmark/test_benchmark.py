@@ -1,0 +1,57 @@
+"""A benchmark from stores to its page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import clocs
+from clocs.core.errors import ConfigError
+from clocs.evaluation.benchmark import benchmark as module
+from clocs.evaluation.benchmark.task_evaluation import LinearOptions
+
+QUICK = LinearOptions(label_fractions=(1.0,), selections=("validation",), replicates=100)
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with one store of sixty recordings."""
+    folder = tmp_path_factory.mktemp("stores")
+    options = {"num_records": 60, "leads": 1, "seconds": 5}
+    clocs.split(clocs.ingest("synthetic", None, folder / "synthetic", options=options))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [("ptbxl", "has no store 'ptbxl'. Its stores: synthetic"), ("synthetic:form", "no task 'form'. Its tasks: age")],
+)
+def test_an_unknown_store_or_task_is_refused(stores: Path, tmp_path: Path, task: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        clocs.benchmark([], stores, tmp_path, tasks=[task])
+
+
+def test_an_unknown_encoder_is_refused_before_any_work(stores: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no-such-encoder"):
+        clocs.benchmark(["no-such-encoder"], stores, tmp_path / "out", tasks=["synthetic:rhythm"])
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_encoders_stand_beside_their_controls(stores: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def call() -> module.BenchmarkResult:
+        return clocs.benchmark(["clocs-small"], stores, tmp_path, tasks=["synthetic:rhythm"], options=QUICK)
+
+    result = call()
+    assert result.failed == []
+    assert [(row["encoder"]["name"], row["encoder"]["control"]) for row in result.rows] == [
+        ("clocs-small", ""),
+        ("clocs-small, untrained", "untrained"),
+        ("random kernels", "random kernels"),
+    ]
+    assert json.loads((tmp_path / "benchmark.json").read_text())["rows"] == result.rows
+    assert (tmp_path / "benchmark.md").read_text() == result.page
+    monkeypatch.setattr(module, "run_cell", None)
+    assert call().rows == result.rows, "finished cells are not computed again"

@@ -144,9 +144,15 @@ def with_leads(recording: Recording, leads: tuple[str, ...], seed: int) -> Recor
     return replace(recording, digital=digital, leads=leads, gain=gain, baseline=zero)
 
 
-def test_flat_signals_identify_no_patient(store: Store, told: dict[str, Any], tmp_path: Path) -> None:
+def test_flat_leads_identify_no_patient(store: Store, told: dict[str, Any], tmp_path: Path) -> None:
+    """Recordings without any other lead are never stored."""
     flat = replace(store.shard(0).recording(0), digital=np.zeros((4, 5000), np.int16))
-    made = store_of(tmp_path / "made", [replace(flat, record_id=name, patient_id=name) for name in "ab"])
+    recordings = []
+    for number, name in enumerate("ab"):
+        digital = flat.digital.copy()
+        digital[3] = np.random.default_rng(number).integers(-500, 500, 5000)
+        recordings.append(replace(flat, digital=digital, record_id=name, patient_id=name))
+    made = store_of(tmp_path / "made", recordings)
     sha256 = save_seen_keys(tmp_path, np.array([0, 5], np.uint64))
     both = split_of([PLACES["train"], PLACES["test"]])
     assert check_leakage(tmp_path, {**told, "seen_sha256": sha256}, made, both)["seen"]["train"] == 0

@@ -26,23 +26,40 @@ COUNTS = {
 """Recordings of folds 1-8, 9 and 10 in each task."""
 
 
-@pytest.fixture(scope="module")
-def twelve() -> Path:
-    folder = Path(os.environ.get("CLOCS_TWELVE", "missing"))
-    if not (folder / "ptbxl" / "ptbxl_database.csv").exists():
-        pytest.skip("no twelve-lead data: set CLOCS_TWELVE to the folder that has ptbxl")
+def twelve_leads(name: str) -> Path:
+    """Return the folder of a dataset with twelve leads, or skip the test."""
+    folder = Path(os.environ.get("CLOCS_TWELVE", "missing")) / name
+    if not folder.exists():
+        pytest.skip(f"no twelve-lead data: set CLOCS_TWELVE to the folder that has {name}")
     return folder
 
 
 @pytest.mark.slow
-def test_tasks_of_ptbxl_agree_with_pandas(twelve: Path, tmp_path: Path) -> None:
-    options = {"sampling_rate": "100"}
-    store = clocs.ingest("ptbxl", twelve / "ptbxl", tmp_path / "store", gate=GATE_OFF, options=options, workers=2)
+@pytest.mark.parametrize(
+    ("name", "folder", "refused", "parts"),
+    [
+        ("physionet2020", "cpsc2018", {}, {"train": 4401, "validation": 1099, "test": 1374, "unused": 3}),
+        ("chapman", "chapman", {"flat": 40}, {"train": 6358, "validation": 2119, "test": 2120, "unused": 9}),
+    ],
+)
+def test_twelve_leads_take_the_parts_of_the_four(
+    name: str, folder: str, refused: dict[str, int], parts: dict[str, int], tmp_path: Path
+) -> None:
+    """Only recordings that are zero throughout are left out. Those that the four-lead store refused are unused."""
+    store = clocs.ingest(name, twelve_leads(folder), tmp_path / "store", gate=GATE_OFF, workers=2)
+    assert store.manifest.quarantined == refused
+    assert clocs.split_published(store, "clocs").metadata["records"] == parts
+
+
+@pytest.mark.slow
+def test_tasks_of_ptbxl_agree_with_pandas(tmp_path: Path) -> None:
+    source, options = twelve_leads("ptbxl"), {"sampling_rate": "100"}
+    store = clocs.ingest("ptbxl", source, tmp_path / "store", gate=GATE_OFF, options=options, workers=2)
     split = clocs.split_published(store, "folds")
-    table = pd.read_csv(twelve / "ptbxl" / "ptbxl_database.csv", index_col="ecg_id")
+    table = pd.read_csv(source / "ptbxl_database.csv", index_col="ecg_id")
     table = table.loc[[int(name.partition("_")[0]) for name in store.table("record_id").column(0).to_pylist()]]
     codes = table["scp_codes"].map(lambda text: set(ast.literal_eval(text)))
-    statements = pd.read_csv(twelve / "ptbxl" / "scp_statements.csv", index_col=0)
+    statements = pd.read_csv(source / "scp_statements.csv", index_col=0)
     parts = pd.cut(table["strat_fold"], [0, 8, 9, 10], labels=PARTS[:3])
     for name, counts in COUNTS.items():
         targets = clocs.task_targets(store, name)

@@ -134,7 +134,7 @@ def assess(recording: Recording, policy: GatePolicy) -> list[Finding]:
     for row, lead in enumerate(recording.leads):
         findings += _check_lead(recording, policy, row, lead, present[row])
     findings += _check_lead_equations(recording, policy, present)
-    return findings or _check_signal(recording) or _check_beats(recording, policy)
+    return findings or _check_beats(recording, policy) or _check_signal(recording)
 
 
 def _check_signal(recording: Recording) -> list[Finding]:

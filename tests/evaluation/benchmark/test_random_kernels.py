@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from clocs.core.errors import ConfigError
-from clocs.evaluation.benchmark.random_kernels import KERNELS, MiniRocket, dilations_of, random_kernels
+from clocs.evaluation.benchmark.random_kernels import KERNELS, DilatedKernels, MiniRocket, dilations_of, random_kernels
 from clocs.evaluation.benchmark.recording_features import recording_features
 from clocs.signals.resampling import Floats
 from clocs.store.store import Store
@@ -41,6 +43,29 @@ def test_features_equal_a_literal_loop() -> None:
                     assert found[row, column] == pytest.approx((values > bias).mean(), abs=(~safe).mean() + 1e-6)
                 column += 1
     assert column == 168
+
+
+def test_features_equal_those_of_aeon_with_its_parameters() -> None:
+    """Features of aeon 1.6.0 (``MiniRocket(n_kernels=840, random_state=0)``) for the same signals."""
+    golden = np.load(Path(__file__).with_name("aeon_minirocket.npz"))
+    dilations, counts = dilations_of(120, 10)
+    np.testing.assert_array_equal(dilations, golden["dilations"])
+    np.testing.assert_array_equal(counts, golden["counts"])
+    leads = iter(golden["channels"].tolist())
+    biases, features = iter(golden["biases"].tolist()), golden["features"].T.tolist()
+    num_leads = iter(golden["num_channels"].tolist())
+    for number, (dilation, count) in enumerate(zip(dilations.tolist(), counts.tolist(), strict=True)):
+        for row, kernel in enumerate(KERNELS):
+            weight = np.zeros((1, 3, 9), np.float32)
+            weight[0, [next(leads) for _ in range(next(num_leads))]] = kernel
+            bias = torch.tensor([[next(biases) for _ in range(count)]])
+            padded = (number + row) % 2 == 0
+            found = DilatedKernels(dilation, padded, torch.from_numpy(weight), bias).proportions(
+                torch.from_numpy(SIGNALS)
+            )
+            expected = np.array([features.pop(0) for _ in range(count)]).T
+            np.testing.assert_allclose(found.numpy(), expected, atol=1.01 / (120 - (0 if padded else 8 * dilation)))
+    assert not features
 
 
 def test_kernels_are_all_choices_of_three_large_weights() -> None:

@@ -69,7 +69,7 @@ def test_strengths_are_added_at_both_ends() -> None:
     assert min(strong.selection) < 10
     for fit in (weak, strong):
         ends = min(fit.selection), max(fit.selection)
-        assert fit.strength not in ends or len(fit.selection) == 2 + 4
+        assert fit.strength not in ends or len(fit.selection) == 2 + 4 + 2
 
 
 def test_cross_validation_keeps_patients_together() -> None:

@@ -82,7 +82,7 @@ def fit_probe(
 
     Each strength is scored by macro AUC, or by R2 for a regression, on the validation recordings or by
     cross-validation over patients within the labelled recordings. Strengths are added while the best one is the first
-    or the last. The model of the best is fitted on ``train`` alone.
+    or the last, then half a step on either side of the best. The model of the best is fitted on ``train`` alone.
 
     Args:
         values: Standardised features of all recordings, (N, D).
@@ -113,13 +113,15 @@ def fit_probe(
     data = _Data(values, targets, kind, "ridge" if kind == "regression" else solver)
     folds = _patient_folds(data, train, patients, seed) if validation is None else [_Fold(data, train, validation)]
     selection: dict[float, float] = {}
-    pending = sorted(strengths)
+    pending, is_refined = sorted(strengths), False
     while pending:
         selection |= _selection_scores(folds, pending)
         best = max(selection, key=lambda strength: (selection[strength], -strength))
         if np.isnan(selection[best]):
             raise ConfigError("The recordings that select the strength have a single class. Use more of them.")
         pending = _extension(best, selection, strengths)
+        if not pending and not is_refined:
+            pending, is_refined = [best / 10**0.5, best * 10**0.5], True
     fold = _Fold(data, train, train) if validation is None else folds[0]
     return replace(fold.fit(best), selection=dict(sorted(selection.items())))
 

@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 
 from clocs.core.files import write_bytes
-from clocs.similarity.archive.archive import (
+from clocs.similarity.archive.archive import schema
+from clocs.similarity.archive.manifest import (
     ArchiveManifest,
     ArchiveShardInfo,
     EncoderInfo,
     InputLocations,
     StoreInfo,
-    schema,
     write_archive_manifest,
 )
 from clocs.similarity.checked_files import bytes_info, file_info

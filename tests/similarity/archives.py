@@ -11,15 +11,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from clocs.core.files import write_bytes
-from clocs.similarity.archive.archive import (
-    Archive,
+from clocs.similarity.archive.archive import Archive, open_archive, schema
+from clocs.similarity.archive.manifest import (
     ArchiveManifest,
     ArchiveShardInfo,
     EncoderInfo,
     InputLocations,
     StoreInfo,
-    open_archive,
-    schema,
     write_archive_manifest,
 )
 from clocs.similarity.checked_files import bytes_info, file_info

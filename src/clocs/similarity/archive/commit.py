@@ -10,13 +10,13 @@ from typing import Any
 
 from clocs.core.errors import StoreError
 from clocs.core.files import write_bytes
-from clocs.similarity.archive.archive import (
+from clocs.similarity.archive.embedding_task import RefusedRecording
+from clocs.similarity.archive.manifest import (
     ArchiveManifest,
     ArchiveShardInfo,
     read_archive_manifest,
     write_archive_manifest,
 )
-from clocs.similarity.archive.embedding_task import RefusedRecording
 from clocs.similarity.checked_files import bytes_info, check_file, file_damage
 from clocs.store.manifest import versions
 

@@ -18,17 +18,17 @@ from clocs.core.errors import ConfigError
 from clocs.core.files import content_hash, lock_folder
 from clocs.inference.input_checks import GATE
 from clocs.inference.pretrained import PretrainedEncoder, load_encoder
-from clocs.similarity.archive.archive import (
+from clocs.similarity.archive.archive import Archive
+from clocs.similarity.archive.commit import commit_archive
+from clocs.similarity.archive.embedding_task import Task, TaskRecord, run_task
+from clocs.similarity.archive.manifest import (
     FORMAT,
-    Archive,
     EncoderInfo,
     InputLocations,
     StoreInfo,
     read_archive_manifest,
     relative_path,
 )
-from clocs.similarity.archive.commit import commit_archive
-from clocs.similarity.archive.embedding_task import Task, TaskRecord, run_task
 from clocs.store.manifest import check_not_inside_store, versions
 from clocs.store.store import Store
 from clocs.store.task_records import Progress, run_tasks

@@ -16,13 +16,8 @@ from clocs.core.errors import IntegrityError, LeadError, SignalError, UnitError
 from clocs.core.files import content_hash, seal, unseal, write_bytes
 from clocs.inference.preparation import PreparedFrames, prepare
 from clocs.inference.pretrained import PretrainedEncoder
-from clocs.similarity.archive.archive import (
-    STORE_COLUMNS,
-    ArchiveShardInfo,
-    patient_ids,
-    schema,
-    write_archive_shard,
-)
+from clocs.similarity.archive.archive import STORE_COLUMNS, patient_ids, schema, write_archive_shard
+from clocs.similarity.archive.manifest import ArchiveShardInfo
 from clocs.similarity.archive.recording_vectors import RecordingVectors, pool_recording, rows_to_embed
 from clocs.similarity.segments import Ints
 from clocs.store.store import Store

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
-from clocs.similarity.archive.archive import read_archive_manifest
 from clocs.similarity.archive.commit import read_refused
 from clocs.similarity.archive.embedding_task import read_task_record
+from clocs.similarity.archive.manifest import read_archive_manifest
 from clocs.store.old_versions import GRACE, Ages, PruneResult, delete_old_versions, list_files
 from clocs.store.shard import SHARDS
 from clocs.store.task_records import TASK_RECORDS

@@ -16,17 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from clocs.core.files import content_hash, lock_folder, remove_file
-from clocs.similarity.archive.archive import (
-    Archive,
-    ArchiveManifest,
-    ArchiveShardInfo,
-    open_batch,
-    patient_ids,
-    read_archive_manifest,
-    write_archive_shard,
-)
+from clocs.similarity.archive.archive import Archive, open_batch, patient_ids, write_archive_shard
 from clocs.similarity.archive.commit import commit_archive, read_refused
 from clocs.similarity.archive.embedding_task import TaskRecord, read_task_record, task_record_path, write_task_record
+from clocs.similarity.archive.manifest import ArchiveManifest, ArchiveShardInfo, read_archive_manifest
 from clocs.similarity.checked_files import check_file
 from clocs.similarity.segments import Ints
 from clocs.store.manifest import versions

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from clocs.core.errors import IntegrityError, StoreError
 from clocs.core.files import seal, unseal, write_bytes
-from clocs.similarity.archive.archive import EncoderInfo
+from clocs.similarity.archive.manifest import EncoderInfo
 from clocs.similarity.checked_files import FileInfo
 
 FORMAT: Final = "clocs-index-4"

@@ -19,7 +19,8 @@ import pyarrow as pa
 
 from clocs.core.errors import ConfigError
 from clocs.core.files import lock_folder, remove_file
-from clocs.similarity.archive.archive import Archive, ArchiveManifest, relative_path
+from clocs.similarity.archive.archive import Archive
+from clocs.similarity.archive.manifest import ArchiveManifest, relative_path
 from clocs.similarity.checked_files import FileInfo, file_info
 from clocs.similarity.index.incremental import AdditionResult, IndexWriter
 from clocs.similarity.index.manifest import (

@@ -187,6 +187,7 @@ def calm(stores: Path, tmp_path_factory: pytest.TempPathFactory) -> Grid:
     return grid
 
 
+@pytest.mark.slow
 def test_killed_driver_and_worker(calm: Grid, stores: Path, tmp_path: Path) -> None:
     """Repeat if the grid ends before the second kill, because a busy machine may delay this process."""
     for attempt in itertools.count():

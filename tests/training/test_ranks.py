@@ -79,6 +79,7 @@ def test_ranks_may_change_during_a_run(drive: Driver, tmp_path: Path) -> None:
                 assert ours[key] == pytest.approx(theirs[key], abs=1e-9)
 
 
+@pytest.mark.slow
 def test_a_killed_rank_ends_the_job_and_all_ranks_resume_from_the_undamaged_checkpoint(
     store: Path, tmp_path: Path
 ) -> None:

@@ -41,6 +41,8 @@ OPERATIONS = {
     "leak check": "store.split()",
     "epoch start": "clocs.FrameDataset(store, policy='evaluation', split='default', part='train').patients([0])",
     "first batch": "store.frames().gather(np.random.default_rng(0).integers(0, len(store), 256))",
+    "add 100 recordings": "clocs.Store.from_arrays(folder, random.normal(size=(100, 1, 5000)), sampling_rate=500, "
+    "leads=['II'], table={'record_id': [f'new{number}' for number in range(100)]}, append=True)",
 }
 NUM_ADDED = 100
 FOLDER_SIZES = (1_000, 10_000, 100_000)
@@ -59,6 +61,7 @@ import json, re, sys, time
 from pathlib import Path
 import numpy as np, clocs
 *folders, work = sys.argv[1:]
+random = np.random.default_rng(0)
 for folder in folders:  # the first is small: it pays for imports
     before = time.perf_counter()
     store = clocs.open_store(folder)

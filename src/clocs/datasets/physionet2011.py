@@ -29,6 +29,8 @@ QUALITIES: Final = {
     "unacceptable": ("RECORDS-unacceptable", "RECORDS-unacceptable.txt", "RECORDS-Group II.txt"),
 }
 """Names of the lists of recordings of each quality, of which the first that exists is read."""
+CLASSES: Final = {quality: (quality,) for quality in QUALITIES}
+"""Two recordings have no label, and are in no class."""
 _RECORD = re.compile(r"(^|/)set-a/(\d{7})\.(hea|txt)$")
 
 
@@ -91,15 +93,8 @@ PHYSIONET2011 = Dataset(
     homepage="https://physionet.org/content/challenge-2011/1.0.0/",
     entries=_entries,
     load=_load,
-    classes={quality: (quality,) for quality in QUALITIES},
-    tasks={
-        "quality": Task(
-            title="Signal quality: unacceptable for interpretation",
-            kind="binary",
-            classes={"unacceptable": ("unacceptable",)},
-            keep_others=True,
-        ),
-    },
+    classes=CLASSES,
+    tasks={"quality": Task(title="Signal quality", kind="multi-class", classes=CLASSES)},
     meanings={
         "acceptable": "acceptable for interpretation",
         "unacceptable": "not acceptable for interpretation: noise, missing or misplaced electrodes",

@@ -101,6 +101,7 @@ def test_the_command_writes_the_same_bytes(store: Store, residual: Path, made: P
         assert (tmp_path / "out" / name).read_bytes() == (made / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_recordings_are_sampled_from_a_large_store(
     store: Store, residual: Path, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,6 +137,7 @@ def test_a_constant_feature_has_no_weight_and_too_many_components_are_rejected()
         components(moments, 3)
 
 
+@pytest.mark.slow
 def test_classifiers_and_head_of_the_old_layer_are_left_out(store: Store, residual: Path, tmp_path: Path) -> None:
     """A published encoder's classifiers, and the head of one that was trained with labels."""
     publish(residual, store, tmp_path / "published", "residual")

@@ -73,7 +73,7 @@ def campaign(data: Path, kind: str, first: int, count: int, tmp_path: Path) -> s
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_mutations(kind: str, real_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    summary = campaign(real_data, kind, 0, round(300 * KINDS[kind].share), tmp_path)
+    summary = campaign(real_data, kind, 0, round(150 * KINDS[kind].share), tmp_path)
     with capsys.disabled():
         print(summary)
 

@@ -79,6 +79,7 @@ def test_a_deleted_encoder_is_trained_again_for_a_new_evaluation(workspace: Work
     assert [name.split("-")[0] for name, _ in workspace.table.rows()] == ["cmsc", "linear"]
 
 
+@pytest.mark.slow
 def test_pca_uses_a_pretraining_that_is_computed_once(workspace: Workspace) -> None:
     plain = CMSC.model_copy(update={"config": {"encoder": {"name": "resnet", "width": 8}}})
     refined = plain.model_copy(update={"pca": True})

@@ -21,6 +21,7 @@ def content(runs: Path) -> dict[str, str]:
     return {str(path.relative_to(runs)): hashlib.sha256(path.read_bytes()).hexdigest() for path in kept}
 
 
+@pytest.mark.slow
 def test_killed_at_random_steps(drive: Driver, tmp_path: Path) -> None:
     """kill -9 of the real process after a step, each later than the last; dropout and augmentations are on."""
     drive("cmsc", *SETTINGS, "method.augmentations=[gaussian_noise]", f"runs={tmp_path / 'whole'}")

@@ -59,7 +59,7 @@ def equation_faults(
 
 @dataclass(frozen=True)
 class OrderFit:
-    """How well limb leads satisfy the lead equations in their declared order, and in the order that fits best."""
+    """Agreement of limb leads with the lead equations, in their declared order and in the order that fits best."""
 
     error: float
     """Deviation in the declared order, as a fraction of the amplitude of the limb leads (both RMS)."""

@@ -160,6 +160,7 @@ def port_of(running: subprocess.Popen[str]) -> int:
     return int(found[1])
 
 
+@pytest.mark.slow
 @linux_only
 def test_with_the_option_a_service_starts_without_landlock_and_says_so(real_data: Path, tmp_path: Path) -> None:
     """Started by a niced user without privileges, too."""

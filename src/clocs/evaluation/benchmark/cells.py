@@ -46,7 +46,7 @@ class BenchmarkCell(Cell):
 
     @property
     def label(self) -> str:
-        """What is evaluated, on what."""
+        """Encoder or control, store and task."""
         return "-".join(filter(None, (self.encoder.replace("/", "_"), self.control, self.dataset, self.task)))
 
     @property

@@ -110,6 +110,9 @@ def test_appended_files_are_added_without_reading_others(archive: Path, tmp_path
     assert {name.partition(".")[0] for name in read_names} == {"d"}
     again = ingest("folder", night, tmp_path / "store", append=True)
     assert again.manifest.version == store.manifest.version, "appended twice, nothing changes"
+    read_names.clear()
+    assert len(ingest("folder", archive, tmp_path / "store")) == len(first)
+    assert read_names == [], "an addition does not forget the files of the folder"
     other = tmp_path / "other"
     other.mkdir()
     write(make_recording(leads=("I", "II"), seed=2), other / "a.hea")

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from clocs.core.errors import FormatError, MissingExtraError
 from clocs.core.recording import MICROVOLT_GAIN, Provenance, Recording, Unit, quantize
 from clocs.core.sources import Source, local_path
+from clocs.datasets.dataset import Entry, Options, apply_entry
 
 if TYPE_CHECKING:
     import h5py
@@ -121,6 +122,15 @@ def strip_zero_padding(values: Values) -> Values:
     """Return samples (samples, leads) without the samples at both ends at which all leads are zero."""
     used = np.flatnonzero((values != 0).any(axis=1))
     return values[used[0] : used[-1] + 1] if len(used) else values[:0]
+
+
+def load_tracing(
+    source: Source, entry: Entry, options: Options, *, leads: tuple[str, ...], sampling_rate: float
+) -> Recording:
+    """Read the row of an entry from the HDF5 dataset ``tracings``, in mV, without its zero padding."""
+    assert entry.row is not None
+    values = strip_zero_padding(read_hdf5_row(source, entry.file, "tracings", entry.row))
+    return apply_entry(recording_from_array(values.T, entry.file, leads, sampling_rate, row=entry.row), entry)
 
 
 def recording_from_array(

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 from clocs.core.errors import FormatError
-from clocs.core.recording import Recording
 from clocs.core.sources import Source
-from clocs.datasets.array_rows import read_hdf5_column, read_hdf5_row, recording_from_array, strip_zero_padding
+from clocs.datasets.array_rows import load_tracing, read_hdf5_column
 from clocs.datasets.csv_tables import is_packed, need_table, parse_flag, read_csv
-from clocs.datasets.dataset import Dataset, Download, Entry, Options, apply_entry
+from clocs.datasets.dataset import Dataset, Download, Entry, Options
 from clocs.datasets.task import AGE, SEX, Task
 from clocs.formats.demographics import Sex, parse_age
 from clocs.signals.framing import FramePolicy
@@ -88,13 +88,6 @@ def _chagas_labels(source: Source, table: str) -> dict[str, str]:
     return {row["exam_id"]: parse_flag(row["chagas"]) for row in read_csv(source, table, needed=("exam_id", "chagas"))}
 
 
-def _load(source: Source, entry: Entry, options: Options) -> Recording:
-    """Read one row of a part without its zero padding."""
-    assert entry.row is not None
-    values = strip_zero_padding(read_hdf5_row(source, entry.file, "tracings", entry.row))
-    return apply_entry(recording_from_array(values.T, entry.file, STANDARD_LEADS, SAMPLING_RATE, row=entry.row), entry)
-
-
 CODE15 = Dataset(
     name="code15",
     title="CODE-15 %, a large-scale annotated dataset of 12-lead ECGs",
@@ -103,7 +96,7 @@ CODE15 = Dataset(
     "doi:10.5281/zenodo.4916206; Lima et al., Nature Communications 12:5117, 2021",
     homepage="https://zenodo.org/records/4916206",
     entries=_entries,
-    load=_load,
+    load=partial(load_tracing, leads=STANDARD_LEADS, sampling_rate=SAMPLING_RATE),
     classes={name: (name,) for name in FLAGS},
     tasks={
         "findings": Task(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from clocs.core.errors import FormatError
-from clocs.core.recording import Recording
 from clocs.core.sources import Source
-from clocs.datasets.array_rows import count_hdf5_rows, read_hdf5_row, recording_from_array, strip_zero_padding
+from clocs.datasets.array_rows import count_hdf5_rows, load_tracing
 from clocs.datasets.csv_tables import find_table, need_table, parse_flag, read_csv
-from clocs.datasets.dataset import Dataset, Download, Entry, Options, SplitPolicy, apply_entry
+from clocs.datasets.dataset import Dataset, Download, Entry, Options, SplitPolicy
 from clocs.datasets.task import AGE, SEX, Task
 from clocs.formats.demographics import parse_age, parse_sex
 from clocs.signals.framing import FramePolicy
@@ -50,13 +50,6 @@ def _entries(source: Source, options: Options) -> Iterator[Entry]:
         )
 
 
-def _load(source: Source, entry: Entry, options: Options) -> Recording:
-    """Read one row of the tracings without its zero padding."""
-    assert entry.row is not None
-    values = strip_zero_padding(read_hdf5_row(source, entry.file, "tracings", entry.row))
-    return apply_entry(recording_from_array(values.T, entry.file, LEADS, SAMPLING_RATE, row=entry.row), entry)
-
-
 CODE_TEST = Dataset(
     name="code-test",
     title="CODE-test, an annotated 12-lead ECG test set",
@@ -65,7 +58,7 @@ CODE_TEST = Dataset(
     "Nature Communications 11:1760, 2020",
     homepage="https://zenodo.org/records/3765780",
     entries=_entries,
-    load=_load,
+    load=partial(load_tracing, leads=LEADS, sampling_rate=SAMPLING_RATE),
     classes={name: (name,) for name in FLAGS},
     tasks={
         "findings": Task(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from clocs.core.errors import FormatError
-from clocs.core.recording import Recording
 from clocs.core.sources import Source
-from clocs.datasets.array_rows import count_hdf5_rows, read_hdf5_row, recording_from_array, strip_zero_padding
+from clocs.datasets.array_rows import count_hdf5_rows, load_tracing
 from clocs.datasets.csv_tables import find_table, need_table, parse_flag, read_csv
-from clocs.datasets.dataset import Dataset, Download, Entry, Options, apply_entry
+from clocs.datasets.dataset import Dataset, Download, Entry, Options
 from clocs.datasets.task import AGE, SEX, Task
 from clocs.formats.demographics import Sex, parse_age
 from clocs.signals.framing import FramePolicy
@@ -50,13 +50,6 @@ def _entries(source: Source, options: Options) -> Iterator[Entry]:
         )
 
 
-def _load(source: Source, entry: Entry, options: Options) -> Recording:
-    """Read one row of the tracings without its zero padding."""
-    assert entry.row is not None
-    values = strip_zero_padding(read_hdf5_row(source, entry.file, "tracings", entry.row))
-    return apply_entry(recording_from_array(values.T, entry.file, STANDARD_LEADS, SAMPLING_RATE, row=entry.row), entry)
-
-
 SAMITROP = Dataset(
     name="samitrop",
     title="SaMi-Trop cohort of patients with chronic Chagas cardiomyopathy",
@@ -65,7 +58,7 @@ SAMITROP = Dataset(
     "doi:10.5281/zenodo.4905618",
     homepage="https://zenodo.org/records/4905618",
     entries=_entries,
-    load=_load,
+    load=partial(load_tracing, leads=STANDARD_LEADS, sampling_rate=SAMPLING_RATE),
     tasks={
         "death": Task(
             title="Death during the follow-up, a median of two years",

@@ -131,11 +131,9 @@ def write_store(
         if parsed.is_pseudonymous:
             check_no_original_ids(root)
         finished = FinishedTasks(root) if dataset.incremental and not append else None
-        source_files = open_source(path) if path is not None else None
-        known = (
-            KnownFiles(root, source_files, parsed.digest) if source_files is not None and dataset.incremental else None
-        )
-        tasks = _ingest_tasks(dataset, parsed, gate, known or source_files, root, finished)
+        tree = open_source(path) if path is not None else None
+        known = KnownFiles(root, tree, parsed.digest) if tree is not None and finished is not None else None
+        tasks = _ingest_tasks(dataset, parsed, gate, known or tree, root, finished)
         kind = engine or ("serial" if workers == 1 else "processes")
         try:
             records = run_tasks(run_ingest_task, tasks, kind, workers, progress)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from clocs.evaluation.benchmark.page import as_html, make_page
+from clocs.evaluation.benchmark.published_values import published_values
 from clocs.metrics.task_scores import score_task
 
 
@@ -23,6 +24,8 @@ def row(name: str, control: str, strength: float, seen: Any = None) -> dict[str,
         "cell": {"dataset": "made-up", "task": "pair"},
         "encoder": {"name": name, "control": control, "seen": seen},
         "task": {
+            "dataset": "made-up",
+            "published_split": None,
             "kind": "multi-label",
             "title": "A pair of findings",
             "records": {"train": 1200, "validation": 60, "test": 60},
@@ -80,3 +83,24 @@ def test_the_page_becomes_html_with_tables() -> None:
     assert text.startswith("<!doctype html>")
     assert text.count("<table>") == 2
     assert "<td>strong</td>" in text
+
+
+def test_published_values_are_compared_on_the_same_folds_only() -> None:
+    made = row("strong", "", 3.0)
+    made["cell"]["task"] = "super"
+    made["task"]["dataset"] = "ptbxl"
+    assert "is above" not in make_page([made])
+    made["task"]["published_split"] = "folds"
+    page = make_page([made])
+    ours = made["rows"][1]["scores"]["recording"]["macro"]["auc"]["value"]
+    below = [
+        value.model
+        for value in published_values("ptbxl", "super")
+        if value.is_comparable and value.way == "linear" and value.auc[1.0] < ours
+    ]
+    assert f"strong, {ours:.3f}, is above {len(below)} of 8 linear probes" in page
+    made["cell"]["task"] = "chapman-rhythm"
+    made["task"]["dataset"] = "chapman"
+    elsewhere = make_page([made])
+    assert "another split, raw signals" in elsewhere
+    assert "is above" not in elsewhere

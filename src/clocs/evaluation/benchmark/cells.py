@@ -91,6 +91,8 @@ def run_cell(cell: BenchmarkCell, workspace: Workspace) -> dict[str, Any]:
         "protocol": PROTOCOL,
         "encoder": {"name": prepared.name, "control": cell.control, "seen": prepared.seen},
         "task": {
+            "dataset": store.manifest.dataset["name"],
+            "published_split": split.metadata.get("published"),
             "kind": targets.task.kind,
             "title": targets.task.title,
             "records": {part: targets.count(records) for part, records in parts.items()},

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 from markdown_it import MarkdownIt
 
+from clocs.evaluation.benchmark.embedders import EMBEDDING
+from clocs.evaluation.benchmark.published_values import PublishedValue, published_values
 from clocs.evaluation.benchmark.task_evaluation import PROTOCOL, Selection
 from clocs.metrics.replicates import Replicates, difference_interval
 
@@ -100,18 +102,21 @@ def _section(rows: Sequence[dict[str, Any]]) -> str:
         f"{about['title']}, {about['kind']}. Recordings in train / validation / test: {counts}.\n",
     ]
     selections = dict.fromkeys(row["selection"] for cell in rows for row in cell["rows"])
-    for selection in selections:
-        lines = sorted(_lines(rows, selection), key=lambda line: _rank(line, metric))
+    tables = {
+        selection: sorted(_lines(rows, selection), key=lambda line: _rank(line, metric)) for selection in selections
+    }
+    for number, (selection, lines) in enumerate(tables.items()):
         text.append(f"{title[0].upper()}{title[1:]} per recording. Regularisation by {SELECTED_BY[selection]}:\n")
         text.append(_main_table(lines, metric))
-        if selection == next(iter(selections)) and metric == "auc":
+        if number == 0 and metric == "auc":
             text.append("With all labels:\n")
             text.append(_further_table(lines))
-    if any(line.name.endswith("*") for line in lines):
+    if any(line.name.endswith("*") for line in _lines(rows, next(iter(selections)))):
         text.append("\\* Its training has seen training or validation recordings of this dataset.\n")
     positives = about["positives"]["test"]
     if positives:
         text.append(f"Test positives: {', '.join(f'{name} {count:,}' for name, count in positives.items())}.\n")
+    text += _published(about, task, tables.get("validation", []))
     return "\n".join(text)
 
 
@@ -159,6 +164,48 @@ def _further_table(lines: Sequence[_Line]) -> str:
         values = [_format(found["macro"][name]) if name in found["macro"] else "" for name in metrics]
         body.append([f"{line.name}, {line.features}", f"{_format(common)}, {found['common_classes']} classes", *values])
     return _table(head, body)
+
+
+def _published(about: dict[str, Any], task: str, lines: Sequence[_Line]) -> list[str]:
+    """Return a table of published values, and which of them ours are above if the test recordings are the same."""
+    values = published_values(about["dataset"], task)
+    if not values:
+        return []
+    fractions = sorted({fraction for value in values for fraction in value.auc})
+    head = ["model", "way", *(f"{fraction:.0%} of labels" for fraction in fractions)]
+    head += ["trained on", "signals", "test recordings seen", "split", "source"]
+    sources = list(dict.fromkeys(value.source for value in values))
+    body = [
+        [
+            value.model,
+            value.way,
+            *(_decimals(value.auc.get(fraction)) for fraction in fractions),
+            *(value.trained_on, value.signals, value.seen, value.split, str(1 + sources.index(value.source))),
+        ]
+        for value in values
+    ]
+    notes = [f"({number}) {source}" for number, source in enumerate(sources, start=1)]
+    text = ["Published macro AUC of other models:\n", _table(head, body), f"Sources: {'; '.join(notes)}.\n"]
+    comparable = [value for value in values if value.is_comparable and value.way == "linear"]
+    if about["published_split"] and comparable:
+        scored = [line for line in lines if line.features == EMBEDDING and line.value(1.0, "auc") is not None]
+        text.append("".join(_comparison(line, comparable) for line in scored))
+    return text
+
+
+def _comparison(line: _Line, values: Sequence[PublishedValue]) -> str:
+    """Return a sentence that says which published linear probes on the same test recordings are below ours."""
+    ours = line.value(1.0, "auc")
+    assert ours is not None
+    below = [value.model for value in values if value.auc[1.0] < ours]
+    names = f": {', '.join(below)}" if below else ""
+    return (
+        f"- {line.name}, {ours:.3f}, is above {len(below)} of {len(values)} linear probes on the same folds{names}.\n"
+    )
+
+
+def _decimals(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
 
 
 def _cell(row: dict[str, Any] | None, metric: str) -> str:

@@ -26,6 +26,9 @@ PROTOCOL: Final = "clocs-bench-1"
 """Name of the protocol. A change of what follows needs another name."""
 NUM_DRAWS: Final = {0.01: 5, 0.1: 3}
 """Draws of labelled patients by label fraction; one for other fractions."""
+FEW_LABELS: Final = 0.1
+MAX_CLASSES_OF_FEW_LABELS: Final = 10
+"""Smaller fractions than a tenth are evaluated for tasks of at most ten classes; of more, most would have no label."""
 REDUCED_DIMENSION: Final = 768
 """Number of principal components of the second set of features."""
 Selection = Literal["validation", "cross-validation"]
@@ -102,12 +105,18 @@ def evaluate_task(
     problem = _problem(store, split, targets)
     rows = []
     for name, values in _feature_sets(features, split.mask("train")):
-        for fraction in options.label_fractions:
+        for fraction in _label_fractions(options, targets):
             for selection in options.selections:
                 fitted = _fit_draws(values, problem, fraction, selection, solver)
                 about = {"features": name, "dimension": values.shape[1], "label_fraction": fraction}
                 rows.append({**about, "selection": selection, **_scored(fitted, values, problem, options)})
     return rows
+
+
+def _label_fractions(options: LinearOptions, targets: TaskTargets) -> list[float]:
+    """Return the label fractions that are evaluated for a task."""
+    many_classes = len(targets.classes) > MAX_CLASSES_OF_FEW_LABELS
+    return [fraction for fraction in options.label_fractions if not (many_classes and fraction < FEW_LABELS)]
 
 
 def _problem(store: Store, split: Split, targets: TaskTargets) -> _Problem:

@@ -33,7 +33,7 @@ def test_one_fit_of_all_classes_equals_one_fit_of_each(count: int, dimension: in
             model = LogisticRegression(C=strength, tol=1e-8, max_iter=10_000).fit(exact, truth[:, column])
             expected = model.decision_function(exact)
             found = values @ weight[column].numpy() + float(bias[column])
-            np.testing.assert_allclose(found, expected, atol=0.01 * expected.std() + 1e-4)
+            np.testing.assert_allclose(found, expected, atol=0.02 * expected.std() + 1e-4)
 
 
 @pytest.mark.parametrize(("count", "dimension"), [(400, 30), (60, 90)], ids=["many rows", "few rows"])

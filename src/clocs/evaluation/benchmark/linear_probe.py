@@ -22,6 +22,8 @@ Solver = Literal["logistic", "ridge"]
 """``logistic``: logistic regression by L-BFGS. ``ridge``: ridge regression in closed form, on targets of -1 and 1."""
 STRENGTHS = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 """Values of C, from strong to weak regularisation."""
+PATIENCE = 2
+"""Weaker strengths in a row below the best at which a path ends."""
 MAX_EXTENSIONS = 4
 """Maximum number of further strengths at each end, a factor of 10 apart."""
 ABSENT_LOGIT = -30.0
@@ -81,8 +83,9 @@ def fit_probe(
     """Fit a linear model on labelled recordings, and select its regularisation.
 
     Each strength is scored by macro AUC, or by R2 for a regression, on the validation recordings or by
-    cross-validation over patients within the labelled recordings. Strengths are added while the best one is the first
-    or the last, then half a step on either side of the best. The model of the best is fitted on ``train`` alone.
+    cross-validation over patients within the labelled recordings. The path runs from strong to weak regularisation and
+    ends after two strengths in a row below the best. Strengths are added while the best one is the first or the last,
+    then half a step on either side of the best. The model of the best is fitted on ``train`` alone.
 
     Args:
         values: Standardised features of all recordings, (N, D).
@@ -113,15 +116,16 @@ def fit_probe(
     data = _Data(values, targets, kind, "ridge" if kind == "regression" else solver)
     folds = _patient_folds(data, train, patients, seed) if validation is None else [_Fold(data, train, validation)]
     selection: dict[float, float] = {}
-    pending, is_refined = sorted(strengths), False
-    while pending:
-        selection |= _selection_scores(folds, pending)
-        best = max(selection, key=lambda strength: (selection[strength], -strength))
-        if np.isnan(selection[best]):
-            raise ConfigError("The recordings that select the strength have a single class. Use more of them.")
-        pending = _extension(best, selection, strengths)
-        if not pending and not is_refined:
-            pending, is_refined = [best / 10**0.5, best * 10**0.5], True
+    for strength in sorted(strengths):
+        selection[strength] = _selection_score(folds, strength)
+        if _is_past_the_best(selection):
+            break
+    while added := _extension(_best(selection), selection, strengths):
+        selection[added] = _selection_score(folds, added)
+    best = _best(selection)
+    for refined in (best / 10**0.5, best * 10**0.5):
+        selection[refined] = _selection_score(folds, refined)
+    best = _best(selection)
     fold = _Fold(data, train, train) if validation is None else folds[0]
     return replace(fold.fit(best), selection=dict(sorted(selection.items())))
 
@@ -176,37 +180,42 @@ class _Fold:
             return RidgeSolver(rows, targets.float() * 2 - 1)
         return LogisticSolver(rows, targets, "softmax" if data.kind == "multi-class" else "sigmoid")
 
-    def class_scores(self, strengths: Sequence[float]) -> list[npt.NDArray[np.float64]]:
-        """Return the AUC, or R2, of each class on the held-out recordings for each strength, (K,) each."""
+    def class_scores(self, strength: float) -> npt.NDArray[np.float64]:
+        """Return the AUC, or R2, of each class on the held-out recordings, (K,)."""
         values, truth = self.data.values[self.held_out], self.data.targets[self.held_out]
         metric = _r2 if self.data.kind == "regression" else auc
-        return [metric(truth, self.fit(strength).scores(values)) for strength in strengths]
-
-    def release(self) -> None:
-        """Free the memory of the training rows."""
-        self._solver = None
+        return np.asarray(metric(truth, self.fit(strength).scores(values)))
 
 
-def _selection_scores(folds: list[_Fold], strengths: Sequence[float]) -> dict[float, float]:
-    """Return the macro average of each strength, over the mean of the folds in which a class is defined."""
-    scores = []
-    for fold in folds:
-        scores.append(fold.class_scores(strengths))
-        if len(folds) > 1:
-            fold.release()
-    by_fold = np.array(scores)  # (folds, strengths, classes)
+def _selection_score(folds: list[_Fold], strength: float) -> float:
+    """Return the macro average of a strength, over the mean of the folds in which a class is defined."""
+    by_fold = np.array([fold.class_scores(strength) for fold in folds])  # (folds, classes)
     known = (~np.isnan(by_fold)).sum(0)
     means = np.where(known > 0, np.nansum(by_fold, axis=0) / np.maximum(known, 1), np.nan)
-    return {strength: macro_average(row) for strength, row in zip(strengths, means, strict=True)}
+    return macro_average(means)
 
 
-def _extension(best: float, tried: dict[float, float], strengths: Sequence[float]) -> list[float]:
+def _best(selection: dict[float, float]) -> float:
+    """Return the strength of the best score, the stronger penalty of equal ones."""
+    best = max(selection, key=lambda strength: (selection[strength], -strength))
+    if np.isnan(selection[best]):
+        raise ConfigError("The recordings that select the strength have a single class. Use more of them.")
+    return best
+
+
+def _is_past_the_best(selection: dict[float, float]) -> bool:
+    """Return whether the last strengths of a path are all below the best."""
+    scores = list(selection.values())
+    return len(scores) > PATIENCE and max(scores[-PATIENCE:]) < max(scores)
+
+
+def _extension(best: float, tried: dict[float, float], strengths: Sequence[float]) -> float | None:
     """Return the next strength to try if the best is the first or the last, at most four beyond the given ones."""
     if best == min(tried) and best > min(strengths) * 10.0 ** (0.5 - MAX_EXTENSIONS):
-        return [best / 10]
+        return best / 10
     if best == max(tried) and best < max(strengths) * 10.0 ** (MAX_EXTENSIONS - 0.5):
-        return [best * 10]
-    return []
+        return best * 10
+    return None
 
 
 def _patient_folds(data: _Data, train: Bools, patients: npt.NDArray[np.int64] | None, seed: int) -> list[_Fold]:

@@ -15,8 +15,8 @@ from torch.nn.functional import softplus
 
 Link = Literal["sigmoid", "softmax"]
 MAX_ITERATIONS = 100
-"""Maximum number of L-BFGS iterations of one strength. With the preconditioner, 10 to 40 are usual."""
-GRADIENT_TOLERANCE = 1e-4
+"""Maximum number of L-BFGS iterations of one strength. With the preconditioner, 10 to 30 are usual."""
+GRADIENT_TOLERANCE = 1e-3
 """Largest entry of the preconditioned gradient at which a fit ends, relative to that of zero weights."""
 CHANGE_TOLERANCE = 1e-11
 """Change of the mean loss at which a fit ends."""
@@ -65,7 +65,7 @@ class LogisticSolver(LinearSolver):
     """Logistic regression with an L2 penalty on the weights, as scikit-learn's: C * sum of losses + |W|^2 / 2.
 
     L-BFGS fits all classes at once. The Cholesky factor of an approximate Hessian, common to all classes, preconditions
-    it. A fit starts from the last one if that was for a stronger penalty.
+    it. A fit starts from that of the next stronger penalty.
 
     Args:
         values: Training rows (N, D), float32.
@@ -81,15 +81,15 @@ class LogisticSolver(LinearSolver):
         self._covariance = self._gram() / len(values)
         shares = share.clamp(1e-6, 1 - 1e-6)
         bias = shares.log() if link == "softmax" else shares.logit()
-        self._initial = torch.zeros(self._values.shape[1], truth.shape[1]), bias
-        self._last = 0.0, *self._initial
-        self._first_gradient = self._gradient(self._loss(*self._initial)[1])
+        constant = torch.zeros(self._values.shape[1], truth.shape[1]), bias
+        self._fits = {0.0: constant}
+        self._first_gradient = self._gradient(self._loss(*constant)[1])
 
     def solve(self, strength: float) -> tuple[Tensor, Tensor]:
         """Return weights (K, D) and biases (K,) of a strength."""
         penalty = 1 / (strength * len(self._values))
         factor, scale = self._preconditioner(penalty), self._curvature**-0.5
-        weight, bias = self._last[1:] if self._last[0] <= strength else self._initial
+        weight, bias = self._fits[max(fitted for fitted in self._fits if fitted <= strength)]
         coordinates, offset = (factor.T @ weight).requires_grad_(), (bias / scale).requires_grad_()
         first = torch.linalg.solve_triangular(factor, self._first_gradient, upper=False)
         optimizer = torch.optim.LBFGS(
@@ -112,8 +112,8 @@ class LogisticSolver(LinearSolver):
 
         optimizer.step(closure)  # type: ignore[no-untyped-call]
         weight = torch.linalg.solve_triangular(factor.T, coordinates.detach(), upper=True)
-        self._last = strength, weight, offset.detach() * scale
-        return self._original(*self._last[1:])
+        self._fits[strength] = weight, offset.detach() * scale
+        return self._original(*self._fits[strength])
 
     def _loss(self, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
         """Return the mean loss, and its derivative by the logits (N, K).
@@ -157,6 +157,7 @@ class RidgeSolver(LinearSolver):
         self._offset = targets.mean(0)
         self._moments = self._gram()
         self._products = self._values.T @ (targets - self._offset)
+        del self._values  # moments and products are all that is needed
 
     def solve(self, strength: float) -> tuple[Tensor, Tensor]:
         """Return weights (K, D) and biases (K,) of a strength."""

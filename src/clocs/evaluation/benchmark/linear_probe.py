@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -9,11 +10,19 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from clocs.core.errors import ConfigError
 from clocs.core.seeds import generator
 from clocs.datasets.task import TaskKind
-from clocs.evaluation.benchmark.linear_solver import LinearSolver, LogisticSolver, RidgeSolver
+from clocs.evaluation.benchmark.linear_solver import (
+    LinearSolver,
+    Link,
+    LogisticSolver,
+    Preconditioner,
+    RidgeSolver,
+    RowSpace,
+)
 from clocs.metrics.ranking import auc, macro_average
 from clocs.signals.resampling import Floats
 
@@ -113,8 +122,15 @@ def fit_probe(
         (30, 2)
     """
     targets = targets[:, None] if targets.ndim == 1 else targets
-    data = _Data(values, targets, kind, "ridge" if kind == "regression" else solver)
-    folds = _patient_folds(data, train, patients, seed) if validation is None else [_Fold(data, train, validation)]
+    used = train if validation is None else train | validation
+    space = RowSpace(torch.from_numpy(np.ascontiguousarray(values[train], np.float32)))
+    rows = space.coordinates(torch.from_numpy(np.ascontiguousarray(values[used], np.float32)))
+    inside = train[used]
+    data = _Data(rows, targets[used], kind, "ridge" if kind == "regression" else solver, inside)
+    if validation is None:
+        folds = _patient_folds(data, None if patients is None else patients[used], seed)
+    else:
+        folds = [_Fold(data, inside, validation[used])]
     selection: dict[float, float] = {}
     for strength in sorted(strengths):
         selection[strength] = _selection_score(folds, strength)
@@ -126,18 +142,36 @@ def fit_probe(
     for refined in (best / 10**0.5, best * 10**0.5):
         selection[refined] = _selection_score(folds, refined)
     best = _best(selection)
-    fold = _Fold(data, train, train) if validation is None else folds[0]
-    return replace(fold.fit(best), selection=dict(sorted(selection.items())))
+    fold = _Fold(data, inside, inside) if validation is None else folds[0]
+    probe = fold.fit(best)
+    weight = space.weights(torch.from_numpy(probe.weight)).numpy()
+    return replace(probe, weight=weight, selection=dict(sorted(selection.items())))
 
 
 @dataclass(frozen=True)
 class _Data:
-    """Features and targets of all recordings, and what is fitted to them."""
+    """Coordinates and targets of the recordings that are used, and what is fitted to them."""
 
-    values: Floats
+    values: Tensor
     targets: npt.NDArray[Any]
     kind: TaskKind
     solver: Solver
+    train: Bools
+
+    @functools.cached_property
+    def gram(self) -> Tensor:
+        """Sum of the outer products of the labelled rows, (D, D)."""
+        return _gram(self.rows(self.train))
+
+    @functools.cached_property
+    def preconditioner(self) -> Preconditioner:
+        """Preconditioner of logistic regressions on the labelled rows, or on a part of them."""
+        mean = self.rows(self.train).mean(0)
+        return Preconditioner(self.gram, mean, torch.from_numpy(self.targets[self.train]))
+
+    def rows(self, mask: Bools) -> Tensor:
+        """Return the rows of a mask, without a copy if it has all of them."""
+        return self.values if mask.all() else self.values[torch.from_numpy(mask)]
 
 
 class _Fold:
@@ -172,17 +206,17 @@ class _Fold:
 
     def _make_solver(self) -> LinearSolver:
         data = self.data
-        rows = torch.from_numpy(np.ascontiguousarray(data.values[self.train], np.float32))
+        rows = data.rows(self.train)
         targets = torch.from_numpy(data.targets[self.train][:, self.fitted])
-        if data.kind == "regression":
-            return RidgeSolver(rows, targets.float())
         if data.solver == "ridge":
-            return RidgeSolver(rows, targets.float() * 2 - 1)
-        return LogisticSolver(rows, targets, "softmax" if data.kind == "multi-class" else "sigmoid")
+            gram = data.gram - _gram(data.rows(data.train & ~self.train))
+            return RidgeSolver(rows, targets.float() if data.kind == "regression" else targets.float() * 2 - 1, gram)
+        link: Link = "softmax" if data.kind == "multi-class" else "sigmoid"
+        return LogisticSolver(rows, targets, link, data.preconditioner)
 
     def class_scores(self, strength: float) -> npt.NDArray[np.float64]:
         """Return the AUC, or R2, of each class on the held-out recordings, (K,)."""
-        values, truth = self.data.values[self.held_out], self.data.targets[self.held_out]
+        values, truth = self.data.rows(self.held_out).numpy(), self.data.targets[self.held_out]
         metric = _r2 if self.data.kind == "regression" else auc
         return np.asarray(metric(truth, self.fit(strength).scores(values)))
 
@@ -218,17 +252,21 @@ def _extension(best: float, tried: dict[float, float], strengths: Sequence[float
     return None
 
 
-def _patient_folds(data: _Data, train: Bools, patients: npt.NDArray[np.int64] | None, seed: int) -> list[_Fold]:
-    """Deal the patients of the labelled recordings to folds."""
+def _patient_folds(data: _Data, patients: npt.NDArray[np.int64] | None, seed: int) -> list[_Fold]:
+    """Deal the patients of the labelled recordings to folds. All recordings of ``data`` are labelled."""
     if patients is None:
         raise ConfigError("A cross-validation needs the patient of each recording. Pass patients, or validation.")
-    known = np.unique(patients[train])
+    known = np.unique(patients)
     count = min(NUM_FOLDS, len(known))
     if count < 2:
         raise ConfigError("A cross-validation needs at least two labelled patients. Pass validation instead.")
     fold_of = dict(zip(generator(seed, "probe folds").permutation(known).tolist(), range(len(known)), strict=True))
-    fold = np.array([fold_of.get(patient, -1) % count for patient in patients.tolist()])
-    return [_Fold(data, train & (fold != number), train & (fold == number)) for number in range(count)]
+    fold = np.array([fold_of[patient] % count for patient in patients.tolist()])
+    return [_Fold(data, fold != number, fold == number) for number in range(count)]
+
+
+def _gram(rows: Tensor) -> Tensor:
+    return rows.T @ rows
 
 
 def _r2(truth: npt.NDArray[Any], predicted: Floats) -> npt.NDArray[np.float64]:

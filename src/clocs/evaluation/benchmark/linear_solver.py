@@ -1,8 +1,4 @@
-"""Linear models of all classes at once, for a path of regularisation strengths.
-
-Both solvers work on (N, D) float32 matrices that are centred implicitly. With fewer rows than dimensions they work in
-the space of the rows, which has the same solution.
-"""
+"""Linear models of all classes at once, for a path of regularisation strengths, on (N, D) float32 rows."""
 
 from __future__ import annotations
 
@@ -24,20 +20,63 @@ MIN_DAMPING = 1e-4
 """Smallest damping of the preconditioner, relative to the mean curvature, so that float32 suffices."""
 
 
-class LinearSolver(ABC):
-    """A linear model on fixed training rows, fitted for one strength after the other.
+class RowSpace:
+    """Coordinates in the span of labelled rows, in which the solution of every penalty lies.
+
+    With many fewer rows than dimensions, a fit on coordinates costs much less. Otherwise they are the features.
 
     Args:
-        values: Training rows (N, D), float32.
+        rows: Labelled rows (N, D), float32.
     """
 
-    def __init__(self, values: Tensor) -> None:
-        count, dimension = values.shape
-        self._basis: Tensor | None = None
-        if count < dimension:
-            self._basis, triangle = torch.linalg.qr(values.T)
-            values = triangle.T.contiguous()
-        self._values, self._mean = values, values.mean(0)
+    def __init__(self, rows: Tensor) -> None:
+        count, dimension = rows.shape
+        self._basis = torch.linalg.qr(rows.T)[0] if 2 * count < dimension else None
+
+    def coordinates(self, values: Tensor) -> Tensor:
+        """Return the coordinates (M, D') of rows (M, D)."""
+        return values if self._basis is None else values @ self._basis
+
+    def weights(self, weight: Tensor) -> Tensor:
+        """Return weights (K, D) of features from weights (K, D') of coordinates."""
+        return weight if self._basis is None else weight @ self._basis.T
+
+
+class Preconditioner:
+    """Cholesky factors of an approximate Hessian that is common to all classes, and to all folds.
+
+    Args:
+        gram: Sum of the outer products of the labelled rows, (D, D).
+        mean: Mean of the rows, (D,).
+        truth: Their labels, (N, K).
+    """
+
+    def __init__(self, gram: Tensor, mean: Tensor, truth: Tensor) -> None:
+        self._count = len(truth)
+        self._covariance = torch.addr(gram, mean, mean, alpha=-self._count) / self._count
+        share = truth.float().mean(0)
+        self.curvature = float((share * (1 - share)).mean().clamp(min=1e-6))
+        self._factors: dict[float, Tensor] = {}
+
+    def factor(self, strength: float) -> Tensor:
+        """Return the Cholesky factor of a strength, (D, D)."""
+        if strength not in self._factors:
+            self._factors[strength] = self._factorize(1 / (strength * self._count))
+        return self._factors[strength]
+
+    def _factorize(self, penalty: float) -> Tensor:
+        damping = max(penalty, MIN_DAMPING * self.curvature)
+        while True:
+            hessian = self._covariance * self.curvature
+            hessian.diagonal().add_(damping)
+            found: tuple[Tensor, Tensor] = torch.linalg.cholesky_ex(hessian)
+            if not found[1]:
+                return found[0]
+            damping *= 10
+
+
+class LinearSolver(ABC):
+    """A linear model on fixed training rows, which are centred implicitly, fitted for one strength after the other."""
 
     @abstractmethod
     def solve(self, strength: float) -> tuple[Tensor, Tensor]:
@@ -50,45 +89,32 @@ class LinearSolver(ABC):
             Weights (K, D) and biases (K,).
         """
 
-    def _gram(self) -> Tensor:
-        """Return the covariance of the rows times their number, (D', D')."""
-        gram = self._values.T @ self._values
-        return gram.addr_(self._mean, self._mean, alpha=-len(self._values))
-
-    def _original(self, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-        """Return weights (D', K) and biases (K,) of centred rows as (K, D) and (K,) of the original rows."""
-        bias = bias - self._mean @ weight
-        return (weight if self._basis is None else self._basis @ weight).T.contiguous(), bias
-
 
 class LogisticSolver(LinearSolver):
     """Logistic regression with an L2 penalty on the weights, as scikit-learn's: C * sum of losses + |W|^2 / 2.
 
-    L-BFGS fits all classes at once. The Cholesky factor of an approximate Hessian, common to all classes, preconditions
-    it. A fit starts from that of the next stronger penalty.
+    L-BFGS fits all classes at once. A fit starts from that of the next stronger penalty.
 
     Args:
         values: Training rows (N, D), float32.
         truth: Labels (N, K), bool; one true entry a row with ``softmax``.
         link: ``sigmoid``: each class for itself. ``softmax``: multinomial.
+        preconditioner: Preconditioner of these rows or of more. None: made from the rows.
     """
 
-    def __init__(self, values: Tensor, truth: Tensor, link: Link) -> None:
-        super().__init__(values)
+    def __init__(self, values: Tensor, truth: Tensor, link: Link, preconditioner: Preconditioner | None = None) -> None:
+        self._values, self._mean = values, values.mean(0)
+        self._preconditioner = preconditioner or Preconditioner(values.T @ values, self._mean, truth)
         self._truth, self._link = truth.float(), link
-        share = self._truth.mean(0)
-        self._curvature = float((share * (1 - share)).mean().clamp(min=1e-6))
-        self._covariance = self._gram() / len(values)
-        shares = share.clamp(1e-6, 1 - 1e-6)
-        bias = shares.log() if link == "softmax" else shares.logit()
-        constant = torch.zeros(self._values.shape[1], truth.shape[1]), bias
+        shares = self._truth.mean(0).clamp(1e-6, 1 - 1e-6)
+        constant = torch.zeros(values.shape[1], truth.shape[1]), shares.log() if link == "softmax" else shares.logit()
         self._fits = {0.0: constant}
         self._first_gradient = self._gradient(self._loss(*constant)[1])
 
     def solve(self, strength: float) -> tuple[Tensor, Tensor]:
         """Return weights (K, D) and biases (K,) of a strength."""
         penalty = 1 / (strength * len(self._values))
-        factor, scale = self._preconditioner(penalty), self._curvature**-0.5
+        factor, scale = self._preconditioner.factor(strength), self._preconditioner.curvature**-0.5
         weight, bias = self._fits[max(fitted for fitted in self._fits if fitted <= strength)]
         coordinates, offset = (factor.T @ weight).requires_grad_(), (bias / scale).requires_grad_()
         first = torch.linalg.solve_triangular(factor, self._first_gradient, upper=False)
@@ -113,7 +139,7 @@ class LogisticSolver(LinearSolver):
         optimizer.step(closure)  # type: ignore[no-untyped-call]
         weight = torch.linalg.solve_triangular(factor.T, coordinates.detach(), upper=True)
         self._fits[strength] = weight, offset.detach() * scale
-        return self._original(*self._fits[strength])
+        return weight.T.contiguous(), self._fits[strength][1] - self._mean @ weight
 
     def _loss(self, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
         """Return the mean loss, and its derivative by the logits (N, K).
@@ -132,17 +158,6 @@ class LogisticSolver(LinearSolver):
         """Return the derivative by the weights, (D', K), from that by the logits (N, K)."""
         return (self._values.T @ residual).addr_(self._mean, residual.sum(0), alpha=-1)
 
-    def _preconditioner(self, penalty: float) -> Tensor:
-        """Return the Cholesky factor of the approximate Hessian, (D', D')."""
-        damping = max(penalty, MIN_DAMPING * self._curvature)
-        while True:
-            hessian = self._covariance * self._curvature
-            hessian.diagonal().add_(damping)
-            found: tuple[Tensor, Tensor] = torch.linalg.cholesky_ex(hessian)
-            if not found[1]:
-                return found[0]
-            damping *= 10
-
 
 class RidgeSolver(LinearSolver):
     """Ridge regression in closed form: sum of squared errors + |W|^2 / C.
@@ -150,14 +165,14 @@ class RidgeSolver(LinearSolver):
     Args:
         values: Training rows (N, D), float32.
         targets: Targets (N, K), float32.
+        gram: Sum of the outer products of the rows, (D, D). None: computed.
     """
 
-    def __init__(self, values: Tensor, targets: Tensor) -> None:
-        super().__init__(values)
-        self._offset = targets.mean(0)
-        self._moments = self._gram()
-        self._products = self._values.T @ (targets - self._offset)
-        del self._values  # moments and products are all that is needed
+    def __init__(self, values: Tensor, targets: Tensor, gram: Tensor | None = None) -> None:
+        self._mean, self._offset = values.mean(0), targets.mean(0)
+        gram = values.T @ values if gram is None else gram
+        self._moments = torch.addr(gram, self._mean, self._mean, alpha=-len(values))
+        self._products = values.T @ (targets - self._offset)
 
     def solve(self, strength: float) -> tuple[Tensor, Tensor]:
         """Return weights (K, D) and biases (K,) of a strength."""
@@ -171,4 +186,4 @@ class RidgeSolver(LinearSolver):
             system.diagonal().add_(1e-5 * float(self._moments.diagonal().mean()))
             factor = torch.linalg.cholesky(system)
         weight = torch.cholesky_solve(self._products.to(dtype), factor).float()
-        return self._original(weight, self._offset)
+        return weight.T.contiguous(), self._offset - self._mean @ weight

@@ -130,13 +130,16 @@ def _problem(store: Store, split: Split, targets: TaskTargets) -> _Problem:
 
 
 def _feature_sets(features: Mapping[str, RecordingFeatures], train: Bools) -> Iterator[tuple[str, Floats]]:
-    """Iterate over standardised features: all of them, and their principal components if there are more than 768."""
+    """Iterate over standardised features: all of them, and their principal components if there are more than 768.
+
+    Components keep their variance. Scaled to the same one, those of noise would weigh as much as those of signal: with
+    1 % of the labels of CPSC 2018, the macro AUC of ``clocs-small`` fell from 0.82 to 0.60.
+    """
     for name, found in features.items():
         values = Standardization.fit(found.values[train]).transform(found.values)
         yield name, values
         if values.shape[1] > REDUCED_DIMENSION and train.sum() > REDUCED_DIMENSION:
-            reduced = FeaturePCA.fit(values[train], REDUCED_DIMENSION).transform(values)
-            yield f"{name}, PCA", Standardization.fit(reduced[train]).transform(reduced)
+            yield f"{name}, PCA", FeaturePCA.fit(values[train], REDUCED_DIMENSION).transform(values)
 
 
 def _fit_draws(

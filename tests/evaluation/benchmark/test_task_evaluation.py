@@ -41,9 +41,8 @@ def test_a_row_for_each_fraction_and_selection(store: Store) -> None:
         (0.1, "validation"),
         (0.1, "cross-validation"),
         (1.0, "validation"),
-        (1.0, "cross-validation"),
     ]
-    assert [len(row["num_labelled"]) for row in rows] == [3, 3, 1, 1]
+    assert [len(row["num_labelled"]) for row in rows] == [3, 3, 1]
     train = int((targets.included & store.split().mask("train")).sum())
     assert rows[-1]["num_labelled"] == [train]
     assert rows[-1]["scores"]["recording"]["macro"]["auc"]["value"] > 0.95

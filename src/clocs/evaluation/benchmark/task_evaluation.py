@@ -49,7 +49,7 @@ class LinearOptions(BaseModel):
     label_fractions: tuple[float, ...] = (0.01, 0.1, 1.0)
     """Fractions of the training patients whose labels are used."""
     selections: tuple[Selection, ...] = ("validation", "cross-validation")
-    """Ways to select the regularisation. Each has rows of its own."""
+    """Ways to select the regularisation. Each has rows of its own; with all labels, ``validation`` alone has."""
     replicates: int = Field(default=1000, ge=100)
     """Bootstrap replicates of the intervals."""
 
@@ -106,7 +106,7 @@ def evaluate_task(
     rows = []
     for name, values in _feature_sets(features, split.mask("train")):
         for fraction in _label_fractions(options, targets):
-            for selection in options.selections:
+            for selection in _selections(options, fraction):
                 fitted = _fit_draws(values, problem, fraction, selection, solver)
                 about = {"features": name, "dimension": values.shape[1], "label_fraction": fraction}
                 rows.append({**about, "selection": selection, **_scored(fitted, values, problem, options)})
@@ -117,6 +117,11 @@ def _label_fractions(options: LinearOptions, targets: TaskTargets) -> list[float
     """Return the label fractions that are evaluated for a task."""
     many_classes = len(targets.classes) > MAX_CLASSES_OF_FEW_LABELS
     return [fraction for fraction in options.label_fractions if not (many_classes and fraction < FEW_LABELS)]
+
+
+def _selections(options: LinearOptions, fraction: float) -> tuple[Selection, ...]:
+    """Return the selections of a label fraction. With all labels those of the validation part are known as well."""
+    return ("validation",) if fraction == 1 and "validation" in options.selections else options.selections
 
 
 def _problem(store: Store, split: Split, targets: TaskTargets) -> _Problem:

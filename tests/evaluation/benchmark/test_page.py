@@ -8,6 +8,7 @@ import numpy as np
 
 from clocs.evaluation.benchmark.page import as_html, make_page
 from clocs.evaluation.benchmark.published_values import published_values
+from clocs.evaluation.benchmark.summary import summarize
 from clocs.metrics.task_scores import score_task
 
 
@@ -56,7 +57,7 @@ def test_encoders_are_sorted_and_compared_with_the_better_control() -> None:
         row("strong, untrained", "untrained", 0.7),
         row("strong", "", 3.0, {"train": 0, "validation": 0, "test": 0, "unused": 0}),
     ]
-    page = make_page(rows)
+    page = make_page(summarize(rows))
     head, *lines = table_rows(page)[:5]
     assert head == ["encoder", "features", "10% of labels", "100% of labels", "minus control"]
     assert [line[0] for line in lines] == ["strong", "random kernels", "strong, untrained", "weak *"]
@@ -75,11 +76,11 @@ def test_a_row_without_enough_labels_says_so() -> None:
     made["rows"][0] = {key: value for key, value in made["rows"][0].items() if key != "scores"} | {
         "not_possible": "few"
     }
-    assert table_rows(make_page([made]))[1][2] == "too few labels"
+    assert table_rows(make_page(summarize([made])))[1][2] == "too few labels"
 
 
 def test_the_page_becomes_html_with_tables() -> None:
-    text = as_html(make_page([row("strong", "", 3.0)]))
+    text = as_html(make_page(summarize([row("strong", "", 3.0)])))
     assert text.startswith("<!doctype html>")
     assert text.count("<table>") == 2
     assert "<td>strong</td>" in text
@@ -89,9 +90,9 @@ def test_published_values_are_compared_on_the_same_folds_only() -> None:
     made = row("strong", "", 3.0)
     made["cell"]["task"] = "super"
     made["task"]["dataset"] = "ptbxl"
-    assert "is above" not in make_page([made])
+    assert "is above" not in make_page(summarize([made]))
     made["task"]["published_split"] = "folds"
-    page = make_page([made])
+    page = make_page(summarize([made]))
     ours = made["rows"][1]["scores"]["recording"]["macro"]["auc"]["value"]
     below = [
         value.model
@@ -101,6 +102,6 @@ def test_published_values_are_compared_on_the_same_folds_only() -> None:
     assert f"strong, {ours:.3f}, is above {len(below)} of 8 linear probes" in page
     made["cell"]["task"] = "chapman-rhythm"
     made["task"]["dataset"] = "chapman"
-    elsewhere = make_page([made])
+    elsewhere = make_page(summarize([made]))
     assert "another split, raw signals" in elsewhere
     assert "is above" not in elsewhere

@@ -14,6 +14,7 @@ from clocs.core.errors import ConfigError
 from clocs.core.files import write_bytes
 from clocs.evaluation.benchmark.cells import RANDOM_KERNELS, BenchmarkCell, Control, run_cell
 from clocs.evaluation.benchmark.page import as_html, make_page
+from clocs.evaluation.benchmark.summary import summarize
 from clocs.evaluation.benchmark.task_evaluation import PROTOCOL, LinearOptions
 from clocs.experiments.grid import TaskOutcome, run_grid
 from clocs.experiments.workspace import Workspace
@@ -31,7 +32,7 @@ class BenchmarkResult:
     """Results of a benchmark."""
 
     rows: list[dict[str, Any]]
-    """Rows of the finished cells, an encoder or control on a task each."""
+    """Summaries of the finished cells, an encoder or control on a task each."""
     page: str
     """Tables of all tasks, in Markdown."""
     failed: list[str] = field(default_factory=list)
@@ -88,7 +89,7 @@ def benchmark(
     for cell in cells:
         workspace.name(cell)  # raises early if an encoder or a split is missing
     summary = run_grid(cells, workspace, run_cell, engine=engine, workers=workers, progress=progress)
-    rows = [row for cell in cells if (row := workspace.result(cell)) is not None]
+    rows = summarize([row for cell in cells if (row := workspace.result(cell)) is not None])
     page = make_page(rows)
     content = {"protocol": PROTOCOL, "rows": rows, "failed": summary.failed}
     write_bytes(folder / RESULTS, json.dumps(content, indent=1, sort_keys=True).encode())

@@ -11,8 +11,8 @@ from markdown_it import MarkdownIt
 
 from clocs.evaluation.benchmark.embedders import EMBEDDING
 from clocs.evaluation.benchmark.published_values import PublishedValue, published_values
+from clocs.evaluation.benchmark.summary import main_metric
 from clocs.evaluation.benchmark.task_evaluation import PROTOCOL, Selection
-from clocs.metrics.replicates import Replicates, difference_interval
 
 SELECTED_BY: Final[dict[Selection, str]] = {
     "validation": "all labels of the validation part",
@@ -40,10 +40,6 @@ class _Line:
     by_fraction: dict[float, dict[str, Any]]
 
     @property
-    def is_control(self) -> bool:
-        return bool(self.cell["encoder"]["control"])
-
-    @property
     def name(self) -> str:
         seen = self.cell["encoder"]["seen"]
         was_seen = isinstance(seen, str) or (seen is not None and seen["train"] + seen["validation"] > 0)
@@ -54,8 +50,7 @@ class _Line:
         return int(next(iter(self.by_fraction.values()))["dimension"])
 
     def value(self, fraction: float, metric: str) -> float | None:
-        row = self.by_fraction.get(fraction, {})
-        found = row["scores"]["recording"]["macro"][metric]["value"] if "scores" in row else None
+        found = self.by_fraction.get(fraction, {}).get("macro", {metric: {"value": None}})[metric]["value"]
         return None if found is None else float(found)
 
 
@@ -63,7 +58,7 @@ def make_page(rows: Sequence[dict[str, Any]]) -> str:
     """Return the tables of a benchmark.
 
     Args:
-        rows: Rows of finished cells.
+        rows: Summaries of finished cells, see :func:`clocs.evaluation.benchmark.summary.summarize`.
 
     Returns:
         The page in Markdown, one section a store and task.
@@ -96,7 +91,8 @@ def _section(rows: Sequence[dict[str, Any]]) -> str:
     dataset, task = _task(rows[0])
     about = rows[0]["task"]
     counts = " / ".join(f"{about['records'][part]:,}" for part in ("train", "validation", "test"))
-    metric, title = ("mae", "mean absolute error") if about["kind"] == "regression" else ("auc", "macro AUC")
+    metric = main_metric(about["kind"])
+    title = "Mean absolute error" if metric == "mae" else "Macro AUC"
     text = [
         f"## {dataset}: {task}\n",
         f"{about['title']}, {about['kind']}. Recordings in train / validation / test: {counts}.\n",
@@ -106,7 +102,7 @@ def _section(rows: Sequence[dict[str, Any]]) -> str:
         selection: sorted(_lines(rows, selection), key=lambda line: _rank(line, metric)) for selection in selections
     }
     for number, (selection, lines) in enumerate(tables.items()):
-        text.append(f"{title[0].upper()}{title[1:]} per recording. Regularisation by {SELECTED_BY[selection]}:\n")
+        text.append(f"{title} per recording. Regularisation by {SELECTED_BY[selection]}:\n")
         text.append(_main_table(lines, metric))
         if number == 0 and metric == "auc":
             text.append("With all labels:\n")
@@ -142,7 +138,7 @@ def _main_table(lines: Sequence[_Line], metric: str) -> str:
             line.name,
             f"{line.features} ({line.dimension:,})",
             *(_cell(line.by_fraction.get(fraction), metric) for fraction in fractions),
-            "" if line.is_control else _difference(line, lines, most, metric),
+            _difference(line.by_fraction.get(most)),
         ]
         for line in lines
     ]
@@ -151,18 +147,20 @@ def _main_table(lines: Sequence[_Line], metric: str) -> str:
 
 def _further_table(lines: Sequence[_Line]) -> str:
     most = max(fraction for line in lines for fraction in line.by_fraction)
-    scored = [line for line in lines if "scores" in line.by_fraction.get(most, {})]
+    scored = [line for line in lines if "macro" in line.by_fraction.get(most, {})]
     if not scored:
         return ""
-    first = scored[0].by_fraction[most]["scores"]["recording"]["macro"]
+    first = scored[0].by_fraction[most]["macro"]
     metrics = [name for name in FURTHER if name in first]
     head = ["encoder", "AUC of classes with at least 10 positives", *(FURTHER[name] for name in metrics)]
     body = []
     for line in scored:
-        found = line.by_fraction[most]["scores"]["recording"]
-        common = found["macro_common"]["auc"]
+        found = line.by_fraction[most]
+        common = found["macro_common"]
         values = [_format(found["macro"][name]) if name in found["macro"] else "" for name in metrics]
-        body.append([f"{line.name}, {line.features}", f"{_format(common)}, {found['common_classes']} classes", *values])
+        body.append(
+            [f"{line.name}, {line.features}", f"{_format(common['auc'])}, {common['classes']} classes", *values]
+        )
     return _table(head, body)
 
 
@@ -211,28 +209,15 @@ def _decimals(value: float | None) -> str:
 def _cell(row: dict[str, Any] | None, metric: str) -> str:
     if row is None:
         return ""
-    if "scores" not in row:
+    if "macro" not in row:
         return "too few labels"
-    scores = row["scores"]
-    unknown = max(scores["untrained"], default=0)
-    note = f", {unknown} classes without a label" if unknown else ""
-    return f"{_interval(scores['recording']['macro'][metric])}{note}"
+    absent = row["absent_classes"]
+    return f"{_interval(row['macro'][metric])}{f', {absent} classes without a label' if absent else ''}"
 
 
-def _difference(line: _Line, lines: Sequence[_Line], fraction: float, metric: str) -> str:
-    """Return the difference to the best control at a label fraction."""
-    controls = [other for other in lines if other.is_control and other.value(fraction, metric) is not None]
-    value = line.value(fraction, metric)
-    if not controls or value is None:
-        return ""
-    best = min(controls, key=lambda other: _rank(other, metric))
-    reference = best.value(fraction, metric)
-    assert reference is not None
-    sides = [side.by_fraction[fraction]["scores"]["replicates"][metric] for side in (line, best)]
-    if None in sides:
-        return f"{value - reference:+.3f}"
-    first, second = ([Replicates.from_dict(run) for run in side] for side in sides)
-    return _interval(difference_interval(value - reference, first, second).as_dict(), sign="+")
+def _difference(row: dict[str, Any] | None) -> str:
+    found = (row or {}).get("minus_control")
+    return "" if found is None else _interval(found, sign="+")
 
 
 def _interval(interval: dict[str, float | None], sign: str = "") -> str:

@@ -249,6 +249,14 @@ class Method(nn.Module, ABC):
         """
         return gather_ranks(values) if self.batch_is_shared else values
 
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """Return the parameters to train, in groups for the optimizer. By default they are one group.
+
+        Returns:
+            Groups of ``params`` and ``rate_factor``, by which the learning rate of the run is multiplied.
+        """
+        return [{"params": [each for each in self.parameters() if each.requires_grad], "rate_factor": 1.0}]
+
     def after_step(self, step: int) -> None:
         """Update the method after an optimizer's step, such as a moving average. By default nothing happens.
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,27 @@ Ints = npt.NDArray[np.int64]
 DRAW_BLOCK = 16
 """Instances that share a generator. Draws depend on the position in the global batch and not on the rank, so any number
 of ranks makes the same views."""
+
+
+class BatchSource(Protocol):
+    """Batches of one part of the data, as the training loop reads them."""
+
+    @property
+    def classes(self) -> Collection[str]:
+        """Names of the classes; empty without labels."""
+        ...
+
+    def __len__(self) -> int:
+        """Return the number of items."""
+        ...
+
+    def targets(self, items: Ints) -> npt.NDArray[np.bool_]:
+        """Return the targets (B, K) of items."""
+        ...
+
+    def make(self, items: Ints, position: int, *names: str | int) -> Batch:
+        """Make a batch of items (B,). ``names`` are those of the random draws: part, epoch and step."""
+        ...
 
 
 class Batches:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from clocs.signals.leads import STANDARD_LEADS, canonical_lead
 from clocs.store.duplicates import Keys
 from clocs.store.splits import Split
 from clocs.store.store import Store, open_store
-from clocs.training.batches import Batches, policy_for_views
+from clocs.training.batches import Batches, BatchSource, policy_for_views
 from clocs.training.config import PretrainConfig
 from clocs.training.frame_dataset import FrameDataset
 from clocs.training.labels import no_classes_message, sample_items, sample_patients
@@ -54,6 +54,25 @@ class TrainingStore:
     def name(self) -> str:
         """Return the name of the dataset."""
         return str(self.store.manifest.dataset["name"])
+
+
+class LoopData(Protocol):
+    """Data that the training loop reads."""
+
+    @property
+    def train(self) -> BatchSource:
+        """Batches of the training part."""
+        ...
+
+    @property
+    def validation(self) -> BatchSource:
+        """Batches of the validation part."""
+        ...
+
+    @property
+    def sampler(self) -> Sampler:
+        """Items of each training batch."""
+        ...
 
 
 @dataclass

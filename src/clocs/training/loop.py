@@ -20,10 +20,10 @@ from clocs.core.seeds import derived_seed
 from clocs.methods import Batch, Method
 from clocs.methods.gather import gather_ranks
 from clocs.metrics.ranking import auc, macro_average
-from clocs.training.batches import Batches
+from clocs.training.batches import BatchSource
 from clocs.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from clocs.training.config import PretrainConfig
-from clocs.training.data import TrainingData
+from clocs.training.data import LoopData
 from clocs.training.distributed import on_every_rank, share_statistics
 from clocs.training.encoder_module import save_encoder
 from clocs.training.online_probe import OnlineProbe
@@ -70,14 +70,14 @@ class Loop:
         fabric: Fabric that places modules on devices and connects ranks.
     """
 
-    def __init__(self, config: PretrainConfig, method: Method, data: TrainingData, run: Run, fabric: Fabric) -> None:
+    def __init__(self, config: PretrainConfig, method: Method, data: LoopData, run: Run, fabric: Fabric) -> None:
         self.config, self.data, self.run, self.fabric = config, data, run, fabric
         self.state = TrainingState()
         self.planned = planned_steps(config, data.sampler.steps)
         self.method = share_statistics(method) if fabric.world_size > 1 else method
         optimizer_class = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
-        trained = [parameter for parameter in method.parameters() if parameter.requires_grad]
-        optimizer = optimizer_class(trained, config.learning_rate, weight_decay=config.weight_decay, fused=True)
+        groups = method.parameter_groups()
+        optimizer = optimizer_class(groups, config.learning_rate, weight_decay=config.weight_decay, fused=True)
         self.model, self.optimizer = fabric.setup(_Steps(self.method), optimizer)
 
     @property
@@ -171,13 +171,14 @@ class Loop:
                 loss = weight * self.model(part, self.state.step)
                 self.fabric.backward(loss)
             total = total + loss.detach()
+        rate = learning_rate(self.config, self.state.step, self.planned)
         for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(self.config, self.state.step, self.planned)
+            group["lr"] = rate * group["rate_factor"]
         self.optimizer.step()
         self.method.after_step(self.state.step)
         return self._mean(total)
 
-    def share(self, batches: Batches, items: npt.NDArray[np.int64], *names: str | int) -> Batch:
+    def share(self, batches: BatchSource, items: npt.NDArray[np.int64], *names: str | int) -> Batch:
         """Return this rank's share of a global batch."""
         size = len(items) // self.fabric.world_size
         begin = self.fabric.global_rank * size

@@ -158,7 +158,7 @@ def _close_process_group() -> None:
 def _run(
     config: PretrainConfig, parts: tuple[TrainingStore, ...], run: Run, method: Method | None, progress: Progress | None
 ) -> dict[str, Any]:
-    fabric = _fabric(config, run)
+    fabric = build_fabric(config, run)
     with _locked(run):
         start = from_rank_zero(lambda: _choose_checkpoint(run))
         dtype = torch.get_default_dtype()
@@ -296,7 +296,8 @@ def _about(
     }
 
 
-def _fabric(config: PretrainConfig, run: Run) -> Fabric:
+def build_fabric(config: PretrainConfig, run: Run) -> Fabric:
+    """Return the Fabric of a run, which places modules on devices and connects ranks."""
     check_hardware(config)
     from lightning_fabric import Fabric  # the import takes seconds, and only training needs it
 

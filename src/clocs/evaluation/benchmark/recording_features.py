@@ -14,7 +14,7 @@ import numpy.typing as npt
 from clocs.core.errors import ConfigError
 from clocs.core.files import atomic_file, content_hash, seal, write_bytes
 from clocs.core.run_identity import non_default_values
-from clocs.evaluation.benchmark.embedders import Embedder, Mask, Pooling
+from clocs.evaluation.benchmark.embedders import EMBEDDING, Embedder, Mask, Pooling
 from clocs.signals.framing import FramePolicy
 from clocs.signals.resampling import Floats
 from clocs.store.frames import Frames
@@ -112,25 +112,88 @@ def recording_features(
     """
     policy = recording_policy(embedder, store, leads=leads, overlap=overlap)
     frames = Frames(store, policy, all_leads=True)
-    folder = None if cache is None else _cache_folder(Path(cache), embedder, store, policy)
+
+    def compute(items: Ints, record: Ints, count: int) -> dict[str, Floats]:
+        outputs = _embed_items(embedder, frames, items)
+        if not len(items):
+            return {name: np.empty((count, 0), np.float32) for name in outputs}
+        return {name: pool_frames(values, record, count, embedder.pooling) for name, values in outputs.items()}
+
+    folder = None if cache is None else _cache_folder(Path(cache), embedder, store, policy, embedder.pooling)
+    items, record = _items_by_record(frames)
+    parts = _by_parts(items, record, len(store), compute, embedder.outputs, folder, on_progress)
+    counts = np.bincount(record, minlength=len(store)).astype(np.int64)
+    return {name: RecordingFeatures(_concatenated(values), counts, frames.leads) for name, values in parts.items()}
+
+
+@dataclass(frozen=True)
+class FrameEmbeddings:
+    """Embeddings of all frames of a store, ordered by recording."""
+
+    values: Floats
+    """Embeddings (frames, leads, E); one vector in place of the leads if the embedder takes them at once. NaN where a
+    lead is missing."""
+    record: Ints
+    """Index of each frame's recording, (frames,), ascending."""
+
+
+def frame_embeddings(
+    embedder: Embedder, store: Store, *, cache: str | os.PathLike[str] | None = None
+) -> FrameEmbeddings:
+    """Compute the embeddings of all frames of a store. Arguments are those of :func:`recording_features`.
+
+    Example:
+        >>> from clocs.evaluation.benchmark.embedders import load_embedder
+        >>> store = clocs.ingest("synthetic", None, "store", options={"num_records": 4, "leads": 2})
+        >>> frame_embeddings(load_embedder("clocs-small"), store).values.shape
+        (12, 2, 128)
+    """
+    policy = recording_policy(embedder, store)
+    frames = Frames(store, policy, all_leads=True)
+
+    def compute(items: Ints, record: Ints, count: int) -> dict[str, Floats]:
+        return {EMBEDDING: _embed_items(embedder, frames, items)[EMBEDDING]}
+
+    folder = None if cache is None else _cache_folder(Path(cache), embedder, store, policy, "frames")
+    items, record = _items_by_record(frames)
+    parts = _by_parts(items, record, len(store), compute, (EMBEDDING,), folder)[EMBEDDING]
+    if not len(items):
+        raise ConfigError(f"No recording of {store.folder} has a frame of embedder '{embedder.name}'.")
+    values = np.concatenate([part for part in parts if len(part)])
+    return FrameEmbeddings(values.reshape(len(values), 1 if embedder.all_leads else len(frames.leads), -1), record)
+
+
+def _items_by_record(frames: Frames) -> tuple[Ints, Ints]:
+    """Return all items, ordered by recording, and the recording of each."""
     items = np.arange(len(frames))
     record = frames.recording_indices(items) if len(items) else items
     order = np.argsort(record, kind="stable")
-    items, record = items[order], record[order]
-    parts: dict[str, list[Floats]] = {name: [] for name in embedder.outputs}
-    for number, begin in enumerate(range(0, len(store), RECORDS_PER_PART)):
-        end = min(begin + RECORDS_PER_PART, len(store))
+    return items[order], record[order]
+
+
+def _by_parts(
+    items: Ints,
+    record: Ints,
+    num_records: int,
+    compute: Callable[[Ints, Ints, int], dict[str, Floats]],
+    names: Sequence[str],
+    folder: Path | None,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> dict[str, list[Floats]]:
+    """Compute or read the outputs of all parts. ``compute`` takes items, recordings from 0, and their number."""
+    parts: dict[str, list[Floats]] = {name: [] for name in names}
+    for number, begin in enumerate(range(0, num_records, RECORDS_PER_PART)):
+        end = min(begin + RECORDS_PER_PART, num_records)
         first, last = np.searchsorted(record, [begin, end])
-        found = None if folder is None else _read_part(folder, embedder.outputs, number)
+        found = None if folder is None else _read_part(folder, names, number)
         if found is None:
-            found = _compute(embedder, frames, items[first:last], record[first:last] - begin, end - begin)
+            found = compute(items[first:last], record[first:last] - begin, end - begin)
             if folder is not None:
                 _write_part(folder, found, number)
         for name, values in found.items():
             parts[name].append(values)
-        on_progress(end, len(store))
-    counts = np.bincount(record, minlength=len(store)).astype(np.int64)
-    return {name: RecordingFeatures(_concatenated(values), counts, frames.leads) for name, values in parts.items()}
+        on_progress(end, num_records)
+    return parts
 
 
 def embed_frames(embedder: Embedder, signals: Floats, lead_mask: Mask) -> dict[str, Floats]:
@@ -155,18 +218,14 @@ def embed_frames(embedder: Embedder, signals: Floats, lead_mask: Mask) -> dict[s
     return {name: values.reshape(count, -1) for name, values in outputs.items()}
 
 
-def _compute(embedder: Embedder, frames: Frames, items: Ints, record: Ints, count: int) -> dict[str, Floats]:
-    """Return the features (count, D) of recordings, by output. ``record`` is the index of each item's recording."""
+def _embed_items(embedder: Embedder, frames: Frames, items: Ints) -> dict[str, Floats]:
+    """Return every output of items, each (N, D); (0, 0) without items."""
     outputs: dict[str, list[Floats]] = {name: [] for name in embedder.outputs}
     for begin in range(0, len(items), FRAMES_PER_BATCH):
         batch = items[begin : begin + FRAMES_PER_BATCH]
         for name, values in embed_frames(embedder, frames.views(batch)[:, 0], frames.lead_mask(batch)).items():
             outputs[name].append(values)
-    if not len(items):
-        return {name: np.empty((count, 0), np.float32) for name in outputs}
-    return {
-        name: pool_frames(np.concatenate(values), record, count, embedder.pooling) for name, values in outputs.items()
-    }
+    return {name: np.concatenate(each) if each else np.empty((0, 0), np.float32) for name, each in outputs.items()}
 
 
 def pool_frames(values: Floats, record: Ints, count: int, pooling: Sequence[Pooling]) -> Floats:
@@ -201,7 +260,9 @@ def pool_frames(values: Floats, record: Ints, count: int, pooling: Sequence[Pool
     return pooled
 
 
-def _cache_folder(cache: Path, embedder: Embedder, store: Store, policy: FramePolicy) -> Path:
+def _cache_folder(
+    cache: Path, embedder: Embedder, store: Store, policy: FramePolicy, pooling: str | Sequence[str]
+) -> Path:
     """Return the folder of the features of a store, named by a hash of everything that determines them."""
     origin = {
         "format": CACHE_FORMAT,
@@ -209,7 +270,7 @@ def _cache_folder(cache: Path, embedder: Embedder, store: Store, policy: FramePo
         "embedder": embedder.identity,
         "outputs": embedder.outputs,
         "frames": non_default_values(policy),
-        "pooling": embedder.pooling,
+        "pooling": pooling,
     }
     folder = cache / f"{Path(embedder.name).name}-{content_hash(origin)[:16]}"
     write_bytes(folder / "origin.json", seal(origin))

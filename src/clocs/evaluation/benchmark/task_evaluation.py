@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -55,7 +55,7 @@ class LinearOptions(BaseModel):
 
 
 @dataclass(frozen=True)
-class _Problem:
+class TaskProblem:
     """A task on the parts of a split."""
 
     store: Store
@@ -102,36 +102,41 @@ def evaluate_task(
         ConfigError: A part of the split has no recording of the task.
     """
     options = options or LinearOptions()
-    problem = _problem(store, split, targets)
+    problem = task_problem(store, split, targets)
     rows = []
     for name, values in _feature_sets(features, split.mask("train")):
-        for fraction in _label_fractions(options, targets):
-            for selection in _selections(options, fraction):
+        for fraction in label_fractions(options, targets):
+            for selection in selections(options, fraction):
                 fitted = _fit_draws(values, problem, fraction, selection, solver)
                 about = {"features": name, "dimension": values.shape[1], "label_fraction": fraction}
                 rows.append({**about, "selection": selection, **_scored(fitted, values, problem, options)})
     return rows
 
 
-def _label_fractions(options: LinearOptions, targets: TaskTargets) -> list[float]:
+def label_fractions(options: LinearOptions, targets: TaskTargets) -> list[float]:
     """Return the label fractions that are evaluated for a task."""
     many_classes = len(targets.classes) > MAX_CLASSES_OF_FEW_LABELS
     return [fraction for fraction in options.label_fractions if not (many_classes and fraction < FEW_LABELS)]
 
 
-def _selections(options: LinearOptions, fraction: float) -> tuple[Selection, ...]:
+def selections(options: LinearOptions, fraction: float) -> tuple[Selection, ...]:
     """Return the selections of a label fraction. With all labels those of the validation part are known as well."""
     return ("validation",) if fraction == 1 and "validation" in options.selections else options.selections
 
 
-def _problem(store: Store, split: Split, targets: TaskTargets) -> _Problem:
+def task_problem(store: Store, split: Split, targets: TaskTargets) -> TaskProblem:
+    """Return a task on the parts of a split.
+
+    Raises:
+        ConfigError: A part of the split has no recording of the task.
+    """
     parts = {part: targets.included & split.mask(part) for part in ("train", "validation", "test")}
     empty = [part for part, records in parts.items() if not records.any()]
     if empty:
         raise ConfigError(
             f"Task '{targets.name}' has no recording in the {' and '.join(empty)} part of split '{split.name}'."
         )
-    return _Problem(store, targets, **parts, patients=store.patient_codes()[0])
+    return TaskProblem(store, targets, **parts, patients=store.patient_codes()[0])
 
 
 def _feature_sets(features: Mapping[str, RecordingFeatures], train: Bools) -> Iterator[tuple[str, Floats]]:
@@ -148,7 +153,7 @@ def _feature_sets(features: Mapping[str, RecordingFeatures], train: Bools) -> It
 
 
 def _fit_draws(
-    values: Floats, problem: _Problem, fraction: float, selection: Selection, solver: Solver
+    values: Floats, problem: TaskProblem, fraction: float, selection: Selection, solver: Solver
 ) -> list[tuple[LinearProbe, int]] | str:
     """Fit a model for each draw of labels, with its number of labelled recordings; the reason if that is impossible."""
     fitted = []
@@ -172,32 +177,48 @@ def _fit_draws(
 
 
 def _scored(
-    fitted: list[tuple[LinearProbe, int]] | str, values: Floats, problem: _Problem, options: LinearOptions
+    fitted: list[tuple[LinearProbe, int]] | str, values: Floats, problem: TaskProblem, options: LinearOptions
 ) -> dict[str, Any]:
     if isinstance(fitted, str):
         return {"not_possible": fitted}
-    kind, truth = problem.targets.task.kind, problem.truth
     models = [model for model, _ in fitted]
-    outputs = {
-        part: [model.scores(values[records]) for model in models]
-        for part, records in (("validation", problem.validation), ("test", problem.test))
-    }
-    scores = score_task(
-        kind,
-        truth[problem.test] if kind != "regression" else truth[problem.test, 0],
-        outputs["test"] if kind != "regression" else [run[:, 0] for run in outputs["test"]],
-        problem.patients[problem.test],
-        validation=None if kind == "regression" else (truth[problem.validation], outputs["validation"]),
-        untrained=None if kind == "regression" else [model.absent for model in models],
-        classes=None if kind == "regression" else problem.targets.classes,
-        challenge=_challenge(problem.targets),
-        replicates=options.replicates,
+    validation, test = (
+        [model.scores(values[records]) for model in models] for records in (problem.validation, problem.test)
     )
     return {
         "num_labelled": [count for _, count in fitted],
         "strengths": [model.strength for model in models],
-        "scores": scores,
+        "scores": score_runs(problem, validation, test, [model.absent for model in models], options.replicates),
     }
+
+
+def score_runs(
+    problem: TaskProblem, validation: Sequence[Floats], test: Sequence[Floats], absent: Sequence[Bools], replicates: int
+) -> dict[str, Any]:
+    """Score the models of all draws on the test part, with thresholds of the validation part.
+
+    Args:
+        problem: The task.
+        validation: Scores of the validation recordings for each draw, (N, K) each.
+        test: Scores of the test recordings for each draw, (N, K) each.
+        absent: Classes without a labelled positive for each draw, (K,) each.
+        replicates: Bootstrap replicates of the intervals.
+
+    Returns:
+        The result of :func:`clocs.metrics.task_scores.score_task`.
+    """
+    kind, truth = problem.targets.task.kind, problem.truth
+    return score_task(
+        kind,
+        truth[problem.test] if kind != "regression" else truth[problem.test, 0],
+        test if kind != "regression" else [run[:, 0] for run in test],
+        problem.patients[problem.test],
+        validation=None if kind == "regression" else (truth[problem.validation], validation),
+        untrained=None if kind == "regression" else absent,
+        classes=None if kind == "regression" else problem.targets.classes,
+        challenge=_challenge(problem.targets),
+        replicates=replicates,
+    )
 
 
 def _challenge(targets: TaskTargets) -> Challenge | None:

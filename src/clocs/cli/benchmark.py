@@ -1,4 +1,4 @@
-"""``clocs benchmark``: linear evaluation of encoders and untrained controls on the tasks of stores."""
+"""``clocs benchmark``: evaluation of encoders and untrained controls on the tasks of stores."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 def benchmark(
     encoders: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ENCODER]...", help="Shipped encoders, or folders of encoders."),
+        typer.Argument(metavar="[ENCODER]...", help="Shipped encoders, folders of encoders, or scratch:NETWORK."),
     ] = None,
     stores: Annotated[Path, typer.Option(help="Folder of stores, each with a split 'default'.")] = Path("stores"),
     out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("benchmark"),
@@ -19,14 +19,20 @@ def benchmark(
         list[str] | None,
         typer.Option("--task", metavar="STORE[:TASK]", help="Evaluate this task. Repeatable. Default: all tasks."),
     ] = None,
+    way: Annotated[
+        list[str] | None, typer.Option(help="linear, attentive or fine-tuned. Repeatable. Default: linear.")
+    ] = None,
     label_fraction: Annotated[
         list[float] | None,
         typer.Option(help="Use the labels of this fraction of the patients. Repeatable. Default: 0.01, 0.1 and 1."),
     ] = None,
     selection: Annotated[
         list[str] | None,
-        typer.Option(help="Select the regularisation by validation or cross-validation. Repeatable. Default: both."),
+        typer.Option(
+            help="Select by validation or cross-validation. Repeatable. Default: both; trained networks: validation."
+        ),
     ] = None,
+    max_epochs: Annotated[int | None, typer.Option(min=1, help="Maximum number of epochs of a training.")] = None,
     engine: Annotated[str, typer.Option(help="serial, processes or ray.")] = "serial",
     workers: Annotated[int, typer.Option(min=1, help="Cells at a time.")] = 1,
 ) -> None:
@@ -52,7 +58,9 @@ def benchmark(
         stores,
         out,
         tasks=tasks or (),
+        ways=way or ("linear",),  # type: ignore[arg-type]  # checked by the benchmark
         options=options,
+        max_epochs=max_epochs,
         engine=engine,  # type: ignore[arg-type]  # checked by the engine
         workers=workers,
         progress=report,

@@ -12,10 +12,11 @@ from typing import Any, Final
 from clocs.core import engine as engines
 from clocs.core.errors import ConfigError
 from clocs.core.files import write_bytes
-from clocs.evaluation.benchmark.cells import RANDOM_KERNELS, BenchmarkCell, Control, run_cell
+from clocs.evaluation.benchmark.cells import RANDOM_KERNELS, BenchmarkCell, Control, Way, run_cell
 from clocs.evaluation.benchmark.page import as_html, make_page
 from clocs.evaluation.benchmark.summary import summarize
 from clocs.evaluation.benchmark.task_evaluation import PROTOCOL, LinearOptions
+from clocs.evaluation.benchmark.trained_evaluation import SCRATCH, TrainedWay, training_options
 from clocs.experiments.grid import TaskOutcome, run_grid
 from clocs.experiments.workspace import Workspace
 from clocs.store.store import open_store
@@ -45,7 +46,9 @@ def benchmark(
     out: str | os.PathLike[str],
     *,
     tasks: Sequence[str] = (),
+    ways: Sequence[Way] = ("linear",),
     options: LinearOptions | None = None,
+    max_epochs: int | None = None,
     engine: engines.Engine = "serial",
     workers: int = 1,
     progress: Callable[[TaskOutcome], None] | None = None,
@@ -57,11 +60,16 @@ def benchmark(
     own cells. Encoders that have seen test recordings are refused.
 
     Args:
-        encoders: Names of shipped encoders, and folders of encoders or runs.
+        encoders: Names of shipped encoders, folders of encoders or runs, and ``scratch:NETWORK`` for a registered
+            encoder that is trained from scratch, such as ``scratch:resnet``.
         stores: Folder of stores, each with a split of the name ``default``.
         out: Folder of results: ``benchmark.json``, ``benchmark.md``, ``benchmark.html``, and cached features.
         tasks: Tasks as ``STORE`` for all tasks of a store or ``STORE:TASK``. Empty: all tasks of all stores.
-        options: Label fractions and ways to select the regularisation. None: those of the protocol.
+        ways: Ways of evaluation: ``linear``, ``attentive`` and ``fine-tuned``. Networks named ``scratch:`` have their
+            own.
+        options: Label fractions and selections of the regularisation or epoch. None: those of the protocol. Trained
+            networks are stopped by validation labels unless selections are set.
+        max_epochs: Maximum number of epochs of a training. None: that of the protocol.
         engine: ``serial``, ``processes`` or ``ray``.
         workers: Number of cells that run at the same time.
         progress: Called with the outcome of each cell.
@@ -85,7 +93,8 @@ def benchmark(
     folder = Path(out)
     workspace = Workspace(Path(stores), folder / "runs", folder)
     chosen = list(_chosen_tasks(Path(stores), tasks))
-    cells = list(_cells([os.fspath(encoder) for encoder in encoders], chosen, options or LinearOptions()))
+    names = [os.fspath(encoder) for encoder in encoders]
+    cells = list(_cells(names, chosen, ways, options or LinearOptions(), max_epochs))
     for cell in cells:
         workspace.name(cell)  # raises early if an encoder or a split is missing
     summary = run_grid(cells, workspace, run_cell, engine=engine, workers=workers, progress=progress)
@@ -114,16 +123,42 @@ def _chosen_tasks(stores: Path, tasks: Sequence[str]) -> Iterator[tuple[str, str
 
 
 def _cells(
-    encoders: Sequence[str], tasks: Iterable[tuple[str, str]], options: LinearOptions
+    encoders: Sequence[str],
+    tasks: Iterable[tuple[str, str]],
+    ways: Sequence[Way],
+    options: LinearOptions,
+    max_epochs: int | None,
 ) -> Iterator[BenchmarkCell]:
-    """Iterate over the cells of each store: encoders with their controls, then random kernels."""
+    """Iterate over the cells of each store: for each way encoders with their controls; then random kernels."""
     by_store: dict[str, list[str]] = {}
     for store, task in tasks:
         by_store.setdefault(store, []).append(task)
     for store, names in by_store.items():
-        for encoder in encoders:
-            for control in CONTROLS:
-                for task in names:
-                    yield BenchmarkCell(encoder=encoder, control=control, dataset=store, task=task, options=options)
+        for encoder, control, way in _evaluations(encoders, ways):
+            for task in names:
+                cell = BenchmarkCell(encoder=encoder, control=control, dataset=store, task=task, options=options)
+                yield cell if way == "linear" else _trained(cell, way, max_epochs)
         for task in names:
             yield BenchmarkCell(control=RANDOM_KERNELS, dataset=store, task=task, options=options)
+
+
+def _evaluations(encoders: Sequence[str], ways: Sequence[Way]) -> Iterator[tuple[str, Control, Way]]:
+    """Iterate over encoders, controls and ways. The control of fine-tuning is a network trained from scratch."""
+    for encoder in encoders:
+        if encoder.startswith(SCRATCH):
+            yield encoder, "", "from scratch"
+            continue
+        for way in ways:
+            for control in CONTROLS if way != "fine-tuned" else CONTROLS[:1]:
+                yield encoder, control, way
+
+
+def _trained(cell: BenchmarkCell, way: TrainedWay, max_epochs: int | None) -> BenchmarkCell:
+    """Return the cell of another way than linear, with all options of its training."""
+    training = training_options(way, cell.encoder)
+    if max_epochs is not None:
+        training = training.model_copy(update={"max_epochs": max_epochs})
+    options = cell.options
+    if "selections" not in options.model_fields_set:
+        options = options.model_copy(update={"selections": ("validation",)})
+    return cell.model_copy(update={"way": way, "options": options, "training": training})

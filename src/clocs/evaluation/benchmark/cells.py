@@ -1,4 +1,4 @@
-"""Cells of a benchmark: one encoder, or an untrained control, on one task of one store."""
+"""Cells of a benchmark: one encoder, or an untrained control, on one task of one store, in one way."""
 
 from __future__ import annotations
 
@@ -8,16 +8,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 
-from clocs.evaluation.benchmark.embedders import EncoderEmbedder, load_embedder
+from clocs.evaluation.benchmark.embedders import Embedder, EncoderEmbedder, load_embedder
 from clocs.evaluation.benchmark.linear_probe import Solver
 from clocs.evaluation.benchmark.random_kernels import random_kernels
 from clocs.evaluation.benchmark.recording_features import RecordingFeatures, recording_features
+from clocs.evaluation.benchmark.recording_training import TrainingOptions
 from clocs.evaluation.benchmark.task_evaluation import PROTOCOL, LinearOptions, evaluate_task
+from clocs.evaluation.benchmark.trained_evaluation import (
+    SCRATCH,
+    TrainedWay,
+    TrainedWayInputs,
+    evaluate_trained,
+    scratch_embedder,
+)
 from clocs.evaluation.benchmark.unlabelled_fits import fit_adapted_pca, untrained_embedder
 from clocs.evaluation.leakage import check_leakage
 from clocs.experiments.cells import Cell, Workload
 from clocs.experiments.workspace import Workspace
-from clocs.store.store import open_store
+from clocs.store.store import Store, open_store
 from clocs.store.task_targets import task_targets
 from clocs.training.encoder_folder import read_config
 from clocs.training.shipped import find_encoder_folder
@@ -26,15 +34,17 @@ Control = Literal["", "untrained", "random kernels"]
 """Empty: the encoder itself. ``untrained``: its network with random weights. ``random kernels``: MiniRocket, which has
 no encoder."""
 RANDOM_KERNELS: Final = "random kernels"
+Way = Literal["linear"] | TrainedWay
+"""Way of evaluation: a linear model on frozen features, or one of :data:`TrainedWay`."""
 
 
 class BenchmarkCell(Cell):
-    """Linear evaluation of an encoder or a control on a task."""
+    """Evaluation of an encoder or a control on a task."""
 
     kind: ClassVar[str] = "benchmark"
 
     encoder: str = ""
-    """Name of a shipped encoder, or folder of an encoder or run; empty for random kernels."""
+    """Name of a shipped encoder, folder of an encoder or run, or ``scratch:NETWORK``; empty for random kernels."""
     control: Control = ""
     """The untrained control to evaluate instead of the encoder."""
     dataset: str
@@ -42,12 +52,18 @@ class BenchmarkCell(Cell):
     task: str
     """Name of the task."""
     options: LinearOptions = LinearOptions()
-    """Options of the linear evaluation."""
+    """Label fractions, selections and bootstrap replicates."""
+    way: Way = "linear"
+    """Way of evaluation."""
+    training: TrainingOptions | None = None
+    """Options of the training; None for linear models."""
 
     @property
     def label(self) -> str:
-        """Encoder or control, store and task."""
-        return "-".join(filter(None, (self.encoder.replace("/", "_"), self.control, self.dataset, self.task)))
+        """Encoder or control, way of a trained encoder, store and task."""
+        way = self.way if self.way in ("attentive", "fine-tuned") else ""
+        encoder = self.encoder.replace("/", "_").replace(":", "-")
+        return "-".join(filter(None, (encoder, self.control, way, self.dataset, self.task)))
 
     @property
     def datasets(self) -> tuple[str, ...]:
@@ -56,12 +72,14 @@ class BenchmarkCell(Cell):
 
     @property
     def initial_weights_sha256(self) -> str | None:
-        """Hash of the encoder's weights."""
-        return str(_about(self.encoder)["weights_sha256"]) if self.encoder else None
+        """Hash of the encoder's weights; None for random ones."""
+        if not self.encoder or self.encoder.startswith(SCRATCH):
+            return None
+        return str(_about(self.encoder)["weights_sha256"])
 
     def workload(self) -> Workload:
         """Return one unit for each task. Features are computed by the first task of a store."""
-        who = self.control or self.encoder
+        who = f"{self.control or self.encoder}, {self.way}"
         return Workload(1.0, ((f"{who} on {self.dataset}", (who, self.dataset)), (who, (who,))), 300.0)
 
 
@@ -81,11 +99,17 @@ def run_cell(cell: BenchmarkCell, workspace: Workspace) -> dict[str, Any]:
     """
     start = time.perf_counter()
     store = open_store(workspace.store(cell.dataset))
-    split = store.split()
-    prepared = _prepare(cell.encoder, cell.control, store.folder, split.sha256, workspace.runs / "features")
+    split, targets = store.split(), task_targets(store, cell.task)
+    prepared = _prepare(cell.encoder, cell.control, cell.way, store.folder, split.sha256, workspace.runs)
     features_at = time.perf_counter()
-    targets = task_targets(store, cell.task)
-    rows = evaluate_task(prepared.features, store, split, targets, cell.options, solver=prepared.solver)
+    if isinstance(prepared.inputs, TrainedWayInputs):
+        assert cell.training is not None
+        runs, threads = workspace.runs / "training", workspace.num_threads
+        rows = evaluate_trained(
+            prepared.inputs, store, split, targets, cell.options, cell.training, runs=runs, num_threads=threads
+        )
+    else:
+        rows = evaluate_task(prepared.inputs, store, split, targets, cell.options, solver=prepared.solver)
     parts = {part: split.mask(part) for part in ("train", "validation", "test")}
     return {
         "protocol": PROTOCOL,
@@ -106,7 +130,7 @@ def run_cell(cell: BenchmarkCell, workspace: Workspace) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Prepared:
-    """Features of all recordings of a store, which several tasks use."""
+    """Inputs of all recordings of a store, which several tasks use."""
 
     name: str
     """Name of the encoder in tables."""
@@ -114,27 +138,35 @@ class _Prepared:
     """Algorithm of linear models on these features."""
     seen: Any
     """Number of recordings of each part that the training has seen; None for a control."""
-    features: dict[str, RecordingFeatures]
-    """Features by the name of the output."""
+    inputs: dict[str, RecordingFeatures] | TrainedWayInputs
+    """Features by the name of the output, or what a network is trained on."""
 
 
 @functools.lru_cache(maxsize=1)
-def _prepare(encoder: str, control: Control, folder: Path, split_sha256: str, cache: Path) -> _Prepared:
-    """Compute or read the features of a store. The last ones are kept for the next task."""
+def _prepare(encoder: str, control: Control, way: Way, folder: Path, split_sha256: str, runs: Path) -> _Prepared:
+    """Compute or read the inputs of a store. The last ones are kept for the next task."""
     store = open_store(folder)
     split = store.split()
-    train = split.mask("train")
+    train, cache = split.mask("train"), runs / "features"
     if control == RANDOM_KERNELS:
         kernels = random_kernels(store, train)
         return _Prepared(kernels.name, "ridge", None, recording_features(kernels, store, cache=cache))
-    embedder, seen = load_embedder(encoder), None
+    embedder, seen = _embedder(encoder, store), None
     if control == "untrained":
         embedder = untrained_embedder(embedder, store, train)
-    else:
+    elif not encoder.startswith(SCRATCH):
         seen = check_leakage(find_encoder_folder(encoder), _about(encoder), store, split)["seen"]
+    if way != "linear":
+        return _Prepared(embedder.name, "logistic", seen, TrainedWayInputs.prepare(way, embedder, store, train, runs))
     if isinstance(embedder, EncoderEmbedder) and embedder.encoder.num_features:
         embedder = fit_adapted_pca(embedder, store, train)
     return _Prepared(embedder.name, "logistic", seen, recording_features(embedder, store, cache=cache))
+
+
+def _embedder(encoder: str, store: Store) -> Embedder:
+    if encoder.startswith(SCRATCH):
+        return scratch_embedder(encoder.removeprefix(SCRATCH), store)
+    return load_embedder(encoder)
 
 
 @functools.lru_cache(maxsize=8)

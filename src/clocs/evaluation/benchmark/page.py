@@ -25,9 +25,11 @@ FURTHER: Final = {"average_precision": "average precision", "f1": "F1", "sensiti
 """Further metrics by their name in a result."""
 INTRODUCTION: Final = f"""# Benchmark
 
-Protocol `{PROTOCOL}`: linear models on frozen features of whole recordings. Label fractions draw patients. Values are
-means over draws of labels, with 95 % intervals over draws and test patients together. "minus control" is the difference
-to the best untrained control of the same table with all labels, with an interval over test patients.
+Protocol `{PROTOCOL}`. Linear models use frozen features of whole recordings, attentive ones frozen embeddings of frames
+and leads. Fine-tuned networks, and those trained from scratch, average the logits of overlapping frames. Label
+fractions draw patients. Values are means over draws of labels, with 95 % intervals over draws and test patients
+together. "minus control" is the difference to the best untrained control of the same table with all labels, with an
+interval over test patients.
 """
 
 
@@ -38,6 +40,10 @@ class _Line:
     cell: dict[str, Any]
     features: str
     by_fraction: dict[float, dict[str, Any]]
+
+    @property
+    def way(self) -> str:
+        return str(self.cell["cell"].get("way", "linear"))
 
     @property
     def name(self) -> str:
@@ -102,7 +108,7 @@ def _section(rows: Sequence[dict[str, Any]]) -> str:
         selection: sorted(_lines(rows, selection), key=lambda line: _rank(line, metric)) for selection in selections
     }
     for number, (selection, lines) in enumerate(tables.items()):
-        text.append(f"{title} per recording. Regularisation by {SELECTED_BY[selection]}:\n")
+        text.append(f"{title} per recording. Regularisation or epoch by {SELECTED_BY[selection]}:\n")
         text.append(_main_table(lines, metric))
         if number == 0 and metric == "auc":
             text.append("With all labels:\n")
@@ -132,10 +138,11 @@ def _rank(line: _Line, metric: str) -> float:
 def _main_table(lines: Sequence[_Line], metric: str) -> str:
     fractions = sorted({fraction for line in lines for fraction in line.by_fraction})
     most = fractions[-1]
-    head = ["encoder", "features", *(f"{fraction:.0%} of labels" for fraction in fractions), "minus control"]
+    head = ["encoder", "way", "features", *(f"{fraction:.0%} of labels" for fraction in fractions), "minus control"]
     body = [
         [
             line.name,
+            line.way,
             f"{line.features} ({line.dimension:,})",
             *(_cell(line.by_fraction.get(fraction), metric) for fraction in fractions),
             _difference(line.by_fraction.get(most)),
@@ -158,9 +165,8 @@ def _further_table(lines: Sequence[_Line]) -> str:
         found = line.by_fraction[most]
         common = found["macro_common"]
         values = [_format(found["macro"][name]) if name in found["macro"] else "" for name in metrics]
-        body.append(
-            [f"{line.name}, {line.features}", f"{_format(common['auc'])}, {common['classes']} classes", *values]
-        )
+        who = f"{line.name}, {line.way}, {line.features}"
+        body.append([who, f"{_format(common['auc'])}, {common['classes']} classes", *values])
     return _table(head, body)
 
 

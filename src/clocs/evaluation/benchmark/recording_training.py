@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from pydantic import BaseModel, ConfigDict, Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from clocs.core.errors import ConfigError
 from clocs.core.files import lock_folder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -48,18 +49,59 @@ TrainedWay = Literal["attentive", "fine-tuned", "from scratch"]
 TRAINING: Final[dict[TrainedWay, TrainingOptions]] = {
     "attentive": TrainingOptions(max_epochs=30, learning_rate=1e-3),
     "fine-tuned": TrainingOptions(max_epochs=10, learning_rate=1e-3, encoder_rate_factor=0.1),
-    "from scratch": TrainingOptions(max_epochs=30, learning_rate=3e-3),
+    "from scratch": TrainingOptions(max_epochs=40, learning_rate=3e-3),
 }
-"""Options of the protocol."""
+"""Options of the protocol by way."""
+SCRATCH: Final = "scratch:"
+"""Prefix of the name of a network that is trained from scratch, as in ``scratch:resnet``."""
 CROP_SECONDS, CROP_RATE = 2.5, 100.0
 """Length and sampling rate of the frames of networks that are trained from scratch."""
-NETWORKS: Final[dict[str, dict[str, Any]]] = {
-    "resnet": {"width": 48, "stem_kernel_size": 7, "stem_stride": 1, "dropout": 0.1},
-    "s4d": {"width": 128, "stem_kernel_size": 3, "stem_stride": 1, "dropout": 0.2},
+
+
+@dataclass(frozen=True)
+class ScratchNetwork:
+    """A registered encoder for training from scratch."""
+
+    options: Mapping[str, Any]
+    """Options of the encoder that differ from its defaults."""
+    training: TrainingOptions = TRAINING["from scratch"]
+    """Options of its training."""
+
+
+NETWORKS: Final = {
+    "resnet": ScratchNetwork({"width": 48, "stem_kernel_size": 7, "stem_stride": 1, "dropout": 0.1}),
+    "s4d": ScratchNetwork(
+        {"width": 128, "stem_kernel_size": 5, "stem_stride": 2, "dropout": 0.1},
+        TrainingOptions(max_epochs=25, learning_rate=2e-3),
+    ),
 }
-"""Options of networks that are trained from scratch. Others have their defaults."""
+"""Networks for frames of 100 Hz. Other registered encoders have their defaults."""
 HELD_OUT: Final = 0.2
 """Fraction of the labelled patients that stop the training if no validation labels may."""
+
+
+def training_options(way: TrainedWay, encoder: str) -> TrainingOptions:
+    """Return the protocol's options of a training.
+
+    Args:
+        way: The way.
+        encoder: Name of the encoder, as ``scratch:resnet`` from scratch.
+
+    Raises:
+        ConfigError: There is no such way or network.
+
+    Example:
+        >>> training_options("fine-tuned", "clocs-small").encoder_rate_factor
+        0.1
+    """
+    if way not in TRAINING:
+        raise ConfigError(f"Unknown way '{way}'. Choose from linear, attentive and fine-tuned.")
+    return _network(encoder.removeprefix(SCRATCH)).training if way == "from scratch" else TRAINING[way]
+
+
+def _network(name: str) -> ScratchNetwork:
+    ENCODERS.get(name)
+    return NETWORKS.get(name, ScratchNetwork({}))
 
 
 def scratch_embedder(network: str, store: Store, *, seed: int = 0) -> EncoderEmbedder:
@@ -73,14 +115,13 @@ def scratch_embedder(network: str, store: Store, *, seed: int = 0) -> EncoderEmb
     Raises:
         ConfigError: There is no such encoder.
     """
-    ENCODERS.get(network)
     policy = FramePolicy(num_samples=round(CROP_SECONDS * CROP_RATE), sampling_rate=CROP_RATE)
     leads = Frames(store, policy, all_leads=True).leads
-    options = {**NETWORKS.get(network, {}), "in_channels": len(leads)}
+    options = {**_network(network).options, "in_channels": len(leads)}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derived_seed(seed, "from scratch"))
         encoder = build_encoder(network, options)
-    return EncoderEmbedder(network, encoder, policy.model_copy(update={"leads": leads}))
+    return EncoderEmbedder(f"{SCRATCH}{network}", encoder, policy.model_copy(update={"leads": leads}))
 
 
 @dataclass(frozen=True)
@@ -135,7 +176,7 @@ def evaluate_trained(
     split: Split,
     targets: TaskTargets,
     options: LinearOptions,
-    training: TrainingOptions | None = None,
+    training: TrainingOptions,
     *,
     runs: Path,
     num_threads: int = 1,
@@ -152,7 +193,7 @@ def evaluate_trained(
         split: Its split.
         targets: Targets of the task.
         options: Label fractions, selections and bootstrap replicates.
-        training: Options of the training. None: the protocol's.
+        training: Options of the training, see :func:`training_options`.
         runs: Folder of runs. A killed training continues.
         num_threads: Threads of torch.
 
@@ -164,11 +205,11 @@ def evaluate_trained(
     """
     problem = task_problem(store, split, targets)
     origin = {"store": store.sha256, "split": split.sha256, "task": targets.task.model_dump(mode="json")}
-    trainer = _Trainer(prepared, problem, training or TRAINING[prepared.way], runs, origin, num_threads)
+    trainer = _Trainer(prepared, problem, training, runs, origin, num_threads)
     rows = []
     for fraction in label_fractions(options, targets):
         for selection in options.selections:
-            about = {"features": "embedding" if prepared.way == "attentive" else "frames"}
+            about = {"features": "frames and leads" if prepared.way == "attentive" else "frames"}
             about |= {"dimension": prepared.encoder.embedding_dim, "label_fraction": fraction, "selection": selection}
             rows.append({**about, **trainer.row(fraction, selection, options.replicates)})
     return rows

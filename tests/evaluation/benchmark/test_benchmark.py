@@ -39,6 +39,36 @@ def test_an_unknown_encoder_is_refused_before_any_work(stores: Path, tmp_path: P
     assert not (tmp_path / "out").exists()
 
 
+def test_cells_of_every_way() -> None:
+    options = LinearOptions(replicates=200)
+    encoders, ways = ["clocs-small", "scratch:s4d"], ("linear", "attentive", "fine-tuned")
+    cells = list(module._cells(encoders, [("made-up", "pair")], ways, options, 7))
+    assert [(cell.encoder, cell.control, cell.way) for cell in cells] == [
+        ("clocs-small", "", "linear"),
+        ("clocs-small", "untrained", "linear"),
+        ("clocs-small", "", "attentive"),
+        ("clocs-small", "untrained", "attentive"),
+        ("clocs-small", "", "fine-tuned"),
+        ("scratch:s4d", "", "from scratch"),
+        ("", "random kernels", "linear"),
+    ]
+    assert {cell.options.selections for cell in cells if cell.way != "linear"} == {("validation",)}
+    assert [cell.training.max_epochs for cell in cells if cell.training] == [7] * 4
+    assert cells[0].describe().keys() == {"kind", "encoder", "dataset", "task", "options"}, "linear cells keep names"
+
+
+def test_chosen_selections_apply_to_trained_networks(stores: Path) -> None:
+    options = LinearOptions(selections=("cross-validation",))
+    cell, _ = module._cells(["scratch:resnet"], [("made-up", "pair")], (), options, None)
+    assert cell.options.selections == ("cross-validation",)
+
+
+def test_an_unknown_network_is_refused_before_any_work(stores: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no-such-network"):
+        clocs.benchmark(["scratch:no-such-network"], stores, tmp_path / "out", tasks=["synthetic:rhythm"])
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.slow
 def test_encoders_stand_beside_their_controls(stores: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def call() -> module.BenchmarkResult:

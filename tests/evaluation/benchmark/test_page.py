@@ -59,13 +59,14 @@ def test_encoders_are_sorted_and_compared_with_the_better_control() -> None:
     ]
     page = make_page(summarize(rows))
     head, *lines = table_rows(page)[:5]
-    assert head == ["encoder", "features", "10% of labels", "100% of labels", "minus control"]
+    assert head == ["encoder", "way", "features", "10% of labels", "100% of labels", "minus control"]
     assert [line[0] for line in lines] == ["strong", "random kernels", "strong, untrained", "weak *"]
-    assert [line[1] for line in lines] == ["embedding (4,608)"] * 4
-    values = {line[0]: float(line[3].split()[0]) for line in lines}
-    assert float(lines[0][4].split()[0]) == round(values["strong"] - values["random kernels"], 3)
-    assert float(lines[3][4].split()[0]) < 0
-    assert lines[1][4] == lines[2][4] == ""
+    assert [line[1] for line in lines] == ["linear"] * 4
+    assert [line[2] for line in lines] == ["embedding (4,608)"] * 4
+    values = {line[0]: float(line[4].split()[0]) for line in lines}
+    assert float(lines[0][5].split()[0]) == round(values["strong"] - values["random kernels"], 3)
+    assert float(lines[3][5].split()[0]) < 0
+    assert lines[1][5] == lines[2][5] == ""
     assert "1,200 / 60 / 60" in page
     positives = rows[0]["task"]["positives"]["test"]
     assert f"Test positives: A {positives['A']}, B {positives['B']}." in page
@@ -76,7 +77,14 @@ def test_a_row_without_enough_labels_says_so() -> None:
     made["rows"][0] = {key: value for key, value in made["rows"][0].items() if key != "scores"} | {
         "not_possible": "few"
     }
-    assert table_rows(make_page(summarize([made])))[1][2] == "too few labels"
+    assert table_rows(make_page(summarize([made])))[1][3] == "too few labels"
+
+
+def test_trained_networks_stand_in_the_table_of_linear_models() -> None:
+    trained = row("network", "", 2.0)
+    trained["cell"] = {**trained["cell"], "way": "from scratch"}
+    _, *lines = table_rows(make_page(summarize([row("strong", "", 3.0), trained])))[:3]
+    assert [line[:2] for line in lines] == [["strong", "linear"], ["network", "from scratch"]]
 
 
 def test_the_page_becomes_html_with_tables() -> None:

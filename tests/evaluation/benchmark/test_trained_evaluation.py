@@ -25,7 +25,7 @@ from clocs.signals.resampling import Floats
 from clocs.store.store import Store
 from clocs.store.task_targets import task_targets
 
-OPTIONS = LinearOptions(label_fractions=(1.0,), replicates=100)
+OPTIONS = LinearOptions(label_fractions=(1.0,), selections=("validation",), replicates=100)
 TRAINING = TrainingOptions(max_epochs=4, learning_rate=0.02)
 
 
@@ -60,8 +60,10 @@ def attentive(store: Store, tmp_path: Path) -> TrainedWayInputs:
 def test_a_row_for_each_selection_in_the_form_of_linear_rows(
     store: Store, attentive: TrainedWayInputs, tmp_path: Path
 ) -> None:
-    targets = task_targets(store, "rhythm")
-    rows = evaluate_trained(attentive, store, store.split(), targets, OPTIONS, TRAINING, runs=tmp_path)
+    targets, rows = task_targets(store, "rhythm"), []
+    for selection in ("validation", "cross-validation"):
+        options = OPTIONS.model_copy(update={"selections": (selection,)})
+        rows += evaluate_trained(attentive, store, store.split(), targets, options, TRAINING, runs=tmp_path)
     assert [row["selection"] for row in rows] == ["validation", "cross-validation"]
     assert [row["num_labelled"] for row in rows] == [[targets.count(store.split().mask("train"))]] * 2
     assert rows[0]["scores"]["recording"]["macro"]["auc"]["value"] > 0.6
@@ -70,8 +72,7 @@ def test_a_row_for_each_selection_in_the_form_of_linear_rows(
 
 def test_a_regression_predicts_in_its_own_unit(store: Store, attentive: TrainedWayInputs, tmp_path: Path) -> None:
     targets = task_targets(store, "age")
-    options = OPTIONS.model_copy(update={"selections": ("validation",)})
-    (row,) = evaluate_trained(attentive, store, store.split(), targets, options, TRAINING, runs=tmp_path)
+    (row,) = evaluate_trained(attentive, store, store.split(), targets, OPTIONS, TRAINING, runs=tmp_path)
     assert 0 < row["scores"]["recording"]["macro"]["mae"]["value"] < 40
 
 
@@ -79,10 +80,9 @@ def test_test_recordings_change_nothing_but_their_own_scores(
     store: Store, attentive: TrainedWayInputs, tmp_path: Path
 ) -> None:
     targets, test = task_targets(store, "rhythm"), store.split().mask("test")
-    options = OPTIONS.model_copy(update={"selections": ("validation",)})
-    (row,) = evaluate_trained(attentive, store, store.split(), targets, options, TRAINING, runs=tmp_path / "a")
+    (row,) = evaluate_trained(attentive, store, store.split(), targets, OPTIONS, TRAINING, runs=tmp_path / "a")
     targets.truth[test] = targets.truth[test][:, ::-1]
-    (other,) = evaluate_trained(attentive, store, store.split(), targets, options, TRAINING, runs=tmp_path / "b")
+    (other,) = evaluate_trained(attentive, store, store.split(), targets, OPTIONS, TRAINING, runs=tmp_path / "b")
     weights = [next(tmp_path.glob(f"{name}/*/best/model.safetensors")).read_bytes() for name in "ab"]
     assert weights[0] == weights[1]
     assert row["epochs"] == other["epochs"]

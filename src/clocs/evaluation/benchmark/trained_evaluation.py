@@ -34,6 +34,7 @@ from clocs.evaluation.benchmark.task_evaluation import (
     TaskProblem,
     label_fractions,
     score_runs,
+    selections,
     task_problem,
 )
 from clocs.signals.framing import FramePolicy
@@ -208,7 +209,7 @@ def evaluate_trained(
     trainer = _Trainer(prepared, problem, training, runs, origin, num_threads)
     rows = []
     for fraction in label_fractions(options, targets):
-        for selection in options.selections:
+        for selection in selections(options, fraction):
             about = {"features": "frames and leads" if prepared.way == "attentive" else "frames"}
             about |= {"dimension": prepared.encoder.embedding_dim, "label_fraction": fraction, "selection": selection}
             rows.append({**about, **trainer.row(fraction, selection, options.replicates)})

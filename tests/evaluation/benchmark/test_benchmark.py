@@ -10,6 +10,7 @@ import pytest
 import clocs
 from clocs.core.errors import ConfigError
 from clocs.evaluation.benchmark import benchmark as module
+from clocs.evaluation.benchmark.cells import Way
 from clocs.evaluation.benchmark.task_evaluation import LinearOptions
 
 QUICK = LinearOptions(label_fractions=(1.0,), selections=("validation",), replicates=100)
@@ -41,7 +42,8 @@ def test_an_unknown_encoder_is_refused_before_any_work(stores: Path, tmp_path: P
 
 def test_cells_of_every_way() -> None:
     options = LinearOptions(replicates=200)
-    encoders, ways = ["clocs-small", "scratch:s4d"], ("linear", "attentive", "fine-tuned")
+    encoders = ["clocs-small", "scratch:s4d"]
+    ways: tuple[Way, ...] = ("linear", "attentive", "fine-tuned")
     cells = list(module._cells(encoders, [("made-up", "pair")], ways, options, 7))
     assert [(cell.encoder, cell.control, cell.way) for cell in cells] == [
         ("clocs-small", "", "linear"),

@@ -139,7 +139,7 @@ class _Prepared:
     seen: Any
     """Number of recordings of each part that the training has seen; None for a control."""
     inputs: dict[str, RecordingFeatures] | TrainedWayInputs
-    """Features by the name of the output, or what a network is trained on."""
+    """Features by the name of the output, or inputs and network of a training."""
 
 
 @functools.lru_cache(maxsize=1)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from pathlib import Path
 
 import numpy as np
 
+from clocs.core.files import lock_folder
 from clocs.evaluation.benchmark.embedders import Embedder, Mask
 from clocs.evaluation.benchmark.feature_transforms import Standardization
 from clocs.evaluation.benchmark.recording_features import Ints, frame_embeddings, recording_policy
@@ -64,7 +66,10 @@ class FrameInputs(RecordingInputs):
         policy = recording_policy(embedder, store)
         frames = Frames(store, policy, all_leads=True)
         is_resampled = any(shard.sampling_rate != policy.sampling_rate for shard in store.shards)
-        self._frames = frames.cached(cache) if is_resampled and len(frames) else frames
+        self._frames = frames
+        if is_resampled and len(frames):
+            with lock_folder(Path(cache), wait=True):  # several cells may need the same file
+                self._frames = frames.cached(cache)
         record, number, _ = frames.locate(np.arange(len(frames)))
         self._index = _RecordIndex(record, number, len(store))
         self._hop = policy.hop_length(policy.sampling_rate or 0.0) if policy.normalization == "none" else None
@@ -114,7 +119,7 @@ class TokenInputs(RecordingInputs):
     def __init__(self, embedder: Embedder, store: Store, train: Mask, cache: str | os.PathLike[str]) -> None:
         found = frame_embeddings(embedder, store, cache=cache)
         flat = found.values.reshape(len(found.values), -1)
-        self._present = ~np.isnan(found.values).all(2)
+        self._present: Mask = np.asarray(~np.isnan(found.values).all(2))
         standardized = Standardization.fit(flat[train[found.record]]).transform(flat)
         self._tokens = standardized.reshape(found.values.shape)
         self._index = _RecordIndex(found.record, np.arange(len(found.record)), len(store))
@@ -133,7 +138,7 @@ class TokenInputs(RecordingInputs):
         """Return all tokens of each recording as one input (T, E), whatever the limit."""
         items, owner = self._index.items(records)
         counts = np.bincount(owner, minlength=len(records))
-        width, (leads, dimension) = int(counts.max(initial=1)), self._tokens.shape[1:]
+        width, leads, dimension = int(counts.max(initial=1)), self.num_channels, self.token_dim
         tokens = np.zeros((len(records), width, leads, dimension), np.float32)
         masks = np.zeros((len(records), width, leads), np.bool_)
         position = np.arange(len(items)) - np.repeat(np.cumsum(counts) - counts, counts)

@@ -127,7 +127,7 @@ def scratch_embedder(network: str, store: Store, *, seed: int = 0) -> EncoderEmb
 
 @dataclass(frozen=True)
 class TrainedWayInputs:
-    """What a way of evaluation trains on: inputs of all recordings, and the network before training."""
+    """Inputs of all recordings for a way of evaluation, and its network before training."""
 
     way: TrainedWay
     """The way."""
@@ -210,8 +210,12 @@ def evaluate_trained(
     rows = []
     for fraction in label_fractions(options, targets):
         for selection in selections(options, fraction):
-            about = {"features": "frames and leads" if prepared.way == "attentive" else "frames"}
-            about |= {"dimension": prepared.encoder.embedding_dim, "label_fraction": fraction, "selection": selection}
+            about = {
+                "features": "frames and leads" if prepared.way == "attentive" else "frames",
+                "dimension": prepared.encoder.embedding_dim,
+                "label_fraction": fraction,
+                "selection": selection,
+            }
             rows.append({**about, **trainer.row(fraction, selection, options.replicates)})
     return rows
 
@@ -271,7 +275,7 @@ class _Trainer:
             to_scores(model, predict(model, inputs, np.flatnonzero(records))) * scale + mean
             for records in (problem.validation, problem.test)
         )
-        absent = np.zeros(0, np.bool_) if is_regression else ~problem.truth[train].any(0)
+        absent = np.zeros(0, np.bool_) if is_regression else np.asarray(~problem.truth[train].any(0))
         return _TrainedDraw(validation, test, absent, int(labelled.sum()), epochs)
 
     def _model(self, num_outputs: int, draw: int) -> RecordingClassifier:

@@ -39,7 +39,7 @@ def test_library_errors_become_format_errors_without_quotes(error: Exception) ->
     assert refusal.value.__suppress_context__
 
 
-@pytest.mark.parametrize("error", [MemoryError(), FormatError("x"), MissingExtraError("formats", "it")])
+@pytest.mark.parametrize("error", [MemoryError(), FormatError("x"), MissingExtraError("hdf5", "it")])
 def test_memory_errors_and_clocs_errors_are_not_wrapped(error: Exception) -> None:
     with pytest.raises(type(error)), wrap_library_errors("f", "thing"):
         raise error

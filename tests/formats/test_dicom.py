@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import builtins
 import io
 import logging
 import re
-import sys
 import traceback
 import zipfile
 from pathlib import Path
@@ -18,7 +16,7 @@ import pydicom
 import pytest
 from pydicom.dataset import Dataset
 
-from clocs.core.errors import FormatError, MissingExtraError
+from clocs.core.errors import FormatError
 from clocs.core.recording import Recording
 from clocs.core.sources import open_source
 from clocs.formats import read_from
@@ -320,21 +318,3 @@ def test_messages_and_logs_do_not_quote_the_file(caplog: pytest.LogCaptureFixtur
     assert "d.dcm: damaged DICOM" in message
     assert not re.search("Example|Anna|1950", message + caplog.text)
     assert not logging.getLogger("pydicom").disabled
-
-
-def test_missing_pydicom_is_reported_only_for_dicom_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    raw = dicom_file(dicom_group())
-    real = builtins.__import__
-
-    def without(name: str, *rest: Any, **more: Any) -> Any:
-        if name.split(".")[0] == "pydicom":
-            raise ImportError(name)
-        return real(name, *rest, **more)
-
-    for module in [module for module in sys.modules if module.split(".")[0] == "pydicom"]:
-        monkeypatch.delitem(sys.modules, module)
-    monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(MissingExtraError, match=r"clocs\[formats\]"):
-        read_example(raw)
-    with pytest.raises(FormatError, match="not a format clocs knows"):
-        read_from(MemorySource({"x": b"hello"}), "x")

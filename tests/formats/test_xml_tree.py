@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import time
 import tracemalloc
 from pathlib import Path
@@ -14,9 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clocs.core.errors import FormatError, MissingExtraError
-from clocs.core.sources import FolderSource
-from clocs.formats.reading import HEAD_BYTES, detect_format
+from clocs.core.errors import FormatError
+from clocs.formats.reading import HEAD_BYTES
 from clocs.formats.xml_tree import (
     CHUNK_CHARACTERS,
     MAX_DEPTH,
@@ -31,7 +29,6 @@ from clocs.formats.xml_tree import (
     root_name,
 )
 from clocs.service.parsing.reading import MemorySource
-from tests.formats.xml_examples import WRITERS
 
 NAME = "Jürgen Groß"
 CODED = '<?xml version="1.0" encoding="{}"?>\n<a><b c="1">{}</b></a>'
@@ -107,28 +104,6 @@ def test_namespaces_are_removed_and_text_around_children_is_joined() -> None:
 )
 def test_name_of_the_first_element(head: bytes, root: str) -> None:
     assert parse_name(head) == root
-
-
-@pytest.mark.parametrize("name", WRITERS)
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-8-sig"])
-def test_format_is_detected_without_the_extra(
-    name: str, encoding: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "x").write_bytes(WRITERS[name]().encode(encoding))
-    imports = builtins.__import__
-
-    def without(module: str, *rest: Any, **named: Any) -> Any:
-        if module.startswith("defusedxml"):
-            raise ImportError(module)
-        return imports(module, *rest, **named)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    form = detect_format(FolderSource(tmp_path), "x")
-    assert form is not None
-    assert form.name == name
-    for asked in (form.read, form.read_identity):
-        with pytest.raises(MissingExtraError, match=r"reading XML files needs the extra 'formats'"):
-            asked(FolderSource(tmp_path), "x")
 
 
 LAUGHS = '<!DOCTYPE a [<!ENTITY l0 "lol">{}]><a>&l9;</a>'.format(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ import pytest
 import torch
 from torch import nn
 
-import clocs
 from clocs.core.recording import Recording
 from clocs.encoders import ResNet, build_encoder
 from clocs.encoders.encoder import describe_encoder
@@ -23,7 +21,6 @@ from clocs.signals.framing import FramePolicy
 from clocs.signals.leads import STANDARD_LEADS
 from clocs.training.encoder_module import save_encoder
 from clocs.training.onnx_export import finish_encoder
-from tests.conftest import make_recording
 
 LEADS = ("II", "V2", "aVL", "aVR")
 POLICY = FramePolicy(num_samples=2500, num_segments=2, sampling_rate=500, normalization="minmax", leads=LEADS)
@@ -104,15 +101,6 @@ def twelve(originals: Path) -> Recording:
     from clocs.formats import read
 
     return read(originals / "ptbxl" / "records500" / "00000" / "00001_hr.hea")
-
-
-@pytest.fixture
-def without_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A DICOM file where the package that reads it is not installed."""
-    file = tmp_path / "without_extra.dcm"
-    clocs.write(make_recording(LEADS), file)
-    monkeypatch.setitem(sys.modules, "pydicom", None)
-    return file
 
 
 def make_classifier(

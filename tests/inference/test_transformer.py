@@ -90,9 +90,13 @@ def test_fit_rejects_invalid_options(encoder_folder: Path) -> None:
         EcgEmbedder(encoder_folder, sampling_rate=500, leads=("I", "V1"), unit="mV").fit(signals(1))
 
 
-def test_a_file_that_needs_an_extra_names_it(encoder_folder: Path, without_extra: Path) -> None:
-    with pytest.raises(MissingExtraError, match=r"pip install 'clocs\[formats\]'"):
-        EcgEmbedder(encoder_folder).fit([without_extra])
+def test_a_missing_extra_is_named(embedder: EcgEmbedder, monkeypatch: pytest.MonkeyPatch) -> None:
+    def embed(*_: object, **__: object) -> None:
+        raise MissingExtraError("train", "device=cuda")
+
+    monkeypatch.setattr(PretrainedEncoder, "embed", embed)
+    with pytest.raises(MissingExtraError, match=r"^device=cuda needs .*pip install 'clocs\[train\]'"):
+        embedder.fit(signals(1))
 
 
 def test_an_error_states_the_index_of_the_ecg(embedder: EcgEmbedder) -> None:

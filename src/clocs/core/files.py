@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -14,6 +13,7 @@ from typing import IO, Any, Final, cast
 
 from clocs.core.disk import Disk
 from clocs.core.errors import IntegrityError, StoreError
+from clocs.core.file_locks import lock_file
 
 disk = Disk()
 """The disk that all durable writes use. Tests replace it by one that fails or records."""
@@ -131,7 +131,7 @@ def _open_locked(path: Path) -> IO[bytes]:
     """
     while True:
         file = disk.open(path)
-        fcntl.flock(file, fcntl.LOCK_EX)
+        lock_file(file)
         if _is_same_file(file, path):
             return file
         file.close()  # the other process renamed it meanwhile
@@ -318,7 +318,7 @@ def _folder_lock(folder: Path, wait: bool) -> IO[bytes]:
         except OSError as error:
             raise StoreError(f"Cannot write to {folder}: {error.strerror or error}") from error
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(lock, wait=wait)
         except BlockingIOError:
             lock.close()
             raise StoreError(f"Another process is writing to {folder}. Wait for it or choose another folder.") from None

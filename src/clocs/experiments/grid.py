@@ -7,7 +7,6 @@ or the jobs of a cluster can run them in any order.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,6 +15,7 @@ from typing import Any
 
 from clocs.core import engine as engines
 from clocs.core.errors import ClocsError, ConfigError
+from clocs.core.file_locks import lock_file
 from clocs.experiments.cells import Cell, chain_of
 from clocs.experiments.status import Costs
 from clocs.experiments.workspace import Workspace
@@ -118,7 +118,7 @@ def _claim(task: CellTask) -> Iterator[bool]:
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / task.workspace.name(chain_of(task.cells[0])[0]), "w") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | (0 if task.wait else fcntl.LOCK_NB))
+            lock_file(file, wait=task.wait)
         except BlockingIOError:
             yield False
         else:

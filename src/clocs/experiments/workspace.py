@@ -7,7 +7,6 @@ table is a file of JSON lines, one a cell. Processes append to it under a lock.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from clocs.core.errors import IntegrityError, StoreError
+from clocs.core.file_locks import lock_file
 from clocs.core.files import append_bytes, make_folders, sync_file, truncate_file
 from clocs.core.run_identity import identity_name
 from clocs.experiments.cells import Cell
@@ -51,7 +51,7 @@ class CellTable:
         try:
             make_folders(self.path.parent)
             with open(self.path, "ab") as held:
-                fcntl.flock(held, fcntl.LOCK_EX)
+                lock_file(held)
                 size, complete = self.path.stat().st_size, _size_of_complete_lines(self.path)
                 if complete < size:  # a killed process left a part of a line
                     truncate_file(self.path, complete)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from clocs.core.errors import FormatError, MissingExtraError
+from clocs.core.errors import FormatError
 from clocs.core.identity import Identity
 from clocs.core.recording import Recording
 from clocs.core.sources import Source
@@ -93,10 +93,8 @@ def _open_dataset(raw: bytes, name: str) -> Iterator[Dataset]:
     They would quote values of the file, such as a name or a date. pydicom converts elements on access, so the file
     has to be read within this context.
     """
-    try:
-        import pydicom
-    except ImportError as error:
-        raise MissingExtraError("formats", "reading DICOM files") from error
+    import pydicom
+
     if DEFLATED in raw:
         raise FormatError(f"{name}: deflated DICOM is not supported; convert it first, for example with dcmconv")
     log = logging.getLogger("pydicom")

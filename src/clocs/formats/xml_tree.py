@@ -13,7 +13,7 @@ from xml.parsers.expat import ErrorString
 import numpy as np
 import numpy.typing as npt
 
-from clocs.core.errors import FormatError, MissingExtraError
+from clocs.core.errors import FormatError
 from clocs.core.identity import Identity
 from clocs.core.sources import Source
 from clocs.formats.reading import HEAD_BYTES
@@ -172,11 +172,9 @@ def parse(raw: bytes, name: str) -> Element:
     Raises:
         FormatError: If the file is invalid. The message quotes no content.
     """
-    try:
-        from defusedxml.common import DefusedXmlException
-        from defusedxml.ElementTree import DefusedXMLParser, ParseError
-    except ImportError as error:
-        raise MissingExtraError("formats", "reading XML files") from error
+    from defusedxml.common import DefusedXmlException
+    from defusedxml.ElementTree import DefusedXMLParser, ParseError
+
     if len(raw) > MAX_BYTES:
         raise FormatError(f"{name}: XML larger than {MAX_BYTES >> 20} MiB is refused")
     builder = _Builder(len(raw), name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -167,19 +166,16 @@ class CheckedArrow:
         if self._checksums is None:
             self._checksums = read_checksums(self.path)
         try:
-            handle = os.open(self.path, os.O_RDONLY)
-            try:
+            with open(self.path, "rb", buffering=0) as file:
                 for chunk in new.tolist():
-                    data = os.pread(handle, CHUNK_BYTES, chunk * CHUNK_BYTES)
+                    begin = file.seek(chunk * CHUNK_BYTES)
+                    data = file.read(CHUNK_BYTES)
                     if xxhash.xxh3_64_intdigest(data) != int(self._checksums[chunk]):
-                        begin = chunk * CHUNK_BYTES
                         raise IntegrityError(
                             f"{self.name}: bytes {begin:,} to {begin + len(data) - 1:,} do not match their checksum. "
                             "Run 'clocs data verify', then restore the file from a backup or ingest again."
                         )
                     self._checked[chunk] = True
-            finally:
-                os.close(handle)
         except OSError as error:
             raise IntegrityError(f"{self.name}: cannot be read ({error.strerror})") from error
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from pydicom.dataset import Dataset
 
-from clocs.core.errors import MissingExtraError, SignalError
+from clocs.core.errors import SignalError
 from clocs.core.recording import Recording
 from clocs.formats import read
 from clocs.formats.writers.dicom import AGE_CHANGED
@@ -208,9 +207,3 @@ def test_long_texts_are_truncated(tmp_path: Path) -> None:
     dataset = pydicom.dcmread(tmp_path / "r.dcm")
     assert dataset.WaveformSequence[0].ChannelDefinitionSequence[1].ChannelLabel == "a b ca b ca b ca"
     assert len(dataset.WaveformAnnotationSequence[0].UnformattedTextValue) == 1024
-
-
-def test_missing_pydicom_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pydicom.dataset", None)
-    with pytest.raises(MissingExtraError, match=r"clocs\[formats\]"):
-        write(make_recording(), tmp_path / "r.dcm")

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clocs.core.errors import ClocsError, FormatError, LeadError, MissingExtraError, SignalError
+from clocs.core.errors import ClocsError, FormatError, LeadError, SignalError
 from clocs.core.recording import Provenance
 from clocs.formats import read
 from clocs.formats.writing import write
@@ -241,7 +241,6 @@ def test_any_format_that_can_be_written_is_read(tmp_path: Path) -> None:
         (LeadError("x"), "LeadError", "x"),
         (SignalError("x"), "SignalError", "x"),
         (MemoryError(), "MemoryError", "more memory"),
-        (MissingExtraError("formats", "DICOM"), "MissingExtraError", "clocs[formats]"),
     ],
 )
 def test_failures(error: Exception, name: str, words: str) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from clocs.core.errors import MissingExtraError, SignalError
+from clocs.core.errors import SignalError
 from clocs.core.recording import Recording
 from clocs.formats.channels import DERIVED_LEAD_TEXT
 from clocs.formats.lead_codes import LEADS
@@ -71,11 +71,9 @@ STORAGE_CLASSES: Final = (
 
 
 def _encode(recording: Recording, stem: str) -> EncodedRecording:
-    try:
-        from pydicom.dataset import Dataset, FileMetaDataset
-        from pydicom.uid import ExplicitVRLittleEndian
-    except ImportError as error:
-        raise MissingExtraError("formats", "writing DICOM files") from error
+    from pydicom.dataset import Dataset, FileMetaDataset
+    from pydicom.uid import ExplicitVRLittleEndian
+
     storage_class = _storage_class(recording)
     leads = fit_to_bits(recording, 16, prefer_zero_baseline=True)
     frames = np.stack([np.where(lead.missing, PADDING, lead.values) for lead in leads], axis=1).astype("<i2")

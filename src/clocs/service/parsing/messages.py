@@ -75,7 +75,7 @@ class Failure(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    error: Literal["FormatError", "LeadError", "SignalError", "MissingExtraError", "MemoryError", "unexpected"]
+    error: Literal["FormatError", "LeadError", "SignalError", "MemoryError", "unexpected"]
     message: str = Field(max_length=4000)
     place: str = Field(default="", max_length=200)
     """Type and code location of an unexpected error."""

@@ -12,7 +12,7 @@ from typing import IO, Final, Literal, TypeVar, cast
 
 from pydantic import ValidationError
 
-from clocs.core.errors import ClocsError, FormatError, LeadError, MissingExtraError, SignalError
+from clocs.core.errors import ClocsError, FormatError, LeadError, SignalError
 from clocs.core.recording import Recording
 from clocs.service.parsing.confinement import Confinement
 from clocs.service.parsing.confinement_check import parser_environment, python_command
@@ -224,8 +224,6 @@ class ParsingPool:
     def _refusal(self, failure: Failure) -> ClocsError:
         outcomes = {"MemoryError": "memory", "unexpected": "unexpected"}
         self._report(outcomes.get(failure.error, "refused"), failure.place)
-        if failure.error == "MissingExtraError":
-            return MissingExtraError("serve", "reading this format")
         return _ERRORS[failure.error](failure.message)
 
     def _release(self, process: _Process, usable: bool) -> None:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, cast
 
-from clocs.core.errors import ClocsError, FormatError, LeadError, MissingExtraError, SignalError
+from clocs.core.errors import ClocsError, FormatError, LeadError, SignalError
 from clocs.core.pseudonyms import PatientKey
 from clocs.core.recording import Recording
 from clocs.core.sources import Source, ZipSource
@@ -50,7 +50,7 @@ def read_upload(files: Mapping[str, bytes]) -> Recording:
         source = upload_source(files)
         name = _select_file(source)
         return remove_identity(add_derived_leads(read_from(source, name)))
-    except (MemoryError, MissingExtraError):
+    except MemoryError:
         raise
     except ClocsError as error:
         kind = next((kind for kind in _KINDS if isinstance(error, kind)), FormatError)
@@ -90,8 +90,6 @@ def failure_from_error(error: BaseException) -> Failure:
     """Return the failure for an error. Unexpected errors are described only by type and code location."""
     if isinstance(error, MemoryError):
         return Failure(error="MemoryError", message="Reading this file needs more memory than the service allows.")
-    if isinstance(error, MissingExtraError):
-        return Failure(error="MissingExtraError", message=str(error))
     name = next((name for kind, name in _KINDS.items() if isinstance(error, kind)), None)
     if name is not None:
         return Failure.model_validate({"error": name, "message": str(error)})

@@ -1,5 +1,6 @@
 """Sphinx configuration; build with ``make docs``."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -33,6 +34,13 @@ html_theme_options = {
     "secondary_sidebar_items": ["page-toc"],
     "navbar_center": [],  # all pages stand at the left
 }
+repository_url = os.environ.get("CLOCS_REPOSITORY_URL", "").rstrip("/")  # see hatch_build.py
+if repository_url:
+    html_theme_options |= {"use_edit_page_button": True, "secondary_sidebar_items": ["page-toc", "edit-this-page"]}
+    html_context = {
+        "edit_page_url_template": repository_url + "/edit/main/docs/{{ file_name }}",
+        "edit_page_provider_name": "the repository",
+    }
 html_sidebars = {"**": ["all-pages"]}
 html_show_sourcelink = False
 

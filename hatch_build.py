@@ -37,7 +37,7 @@ def package_version(root: Path = ROOT) -> str:
     text = (root / "src" / "clocs" / "__init__.py").read_text(encoding="utf-8")
     found = re.search(r'^__version__ = "([^"]+)"$', text, re.M)
     if found is None:
-        raise ValueError("src/clocs/__init__.py has no line __version__ = \"...\"")
+        raise ValueError('src/clocs/__init__.py has no line __version__ = "..."')
     return found[1]
 
 

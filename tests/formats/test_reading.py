@@ -203,3 +203,9 @@ def test_recursion_error_is_a_format_error_but_memory_error_is_not(
     monkeypatch.setattr(FolderSource, "read", exhausted)
     with pytest.raises(outcome):
         read_from(source, path.name)
+
+
+def test_every_hospital_format_has_a_file_that_tests_write() -> None:
+    """Formats of published datasets have files of their own tests."""
+    datasets = {"wfdb", "chapman-csv", "irhythm", "clocs-csv"}
+    assert {*WRITERS, *BINARY_WRITERS} == set(FORMATS.names()) - datasets

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import math
 import os
+import sys
 import tempfile
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from clocs.core.errors import SignalError, StoreError
+from clocs.core.errors import MissingExtraError, SignalError, StoreError
 from clocs.core.recording import Episode, Recording, missing_value
 from clocs.formats import read
 from clocs.formats.writers.digital_values import ROUNDED
@@ -323,4 +324,10 @@ def test_full_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_missing_temporary_folder_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
     with pytest.raises(StoreError, match="cannot write a temporary file: No such file or directory"):
+        write(make_recording(), tmp_path / "r.edf")
+
+
+def test_missing_pyedflib_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyedflib", None)
+    with pytest.raises(MissingExtraError, match=r"clocs\[edf\]"):
         write(make_recording(), tmp_path / "r.edf")

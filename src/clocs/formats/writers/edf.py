@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from clocs.core.errors import SignalError, StoreError
+from clocs.core.errors import MissingExtraError, SignalError, StoreError
 from clocs.core.recording import Recording
 from clocs.formats.channels import DERIVED_LEAD_TEXT
 from clocs.formats.writers.digital_values import ROUNDED, FittedLead, check_patient_id, fit_to_bits, to_ascii
@@ -61,8 +61,10 @@ class _Plan:
 
 
 def _encode(recording: Recording, stem: str, *, bits: int) -> EncodedRecording:
-    import pyedflib
-
+    try:
+        import pyedflib
+    except ImportError as error:
+        raise MissingExtraError("edf", "writing EDF and BDF files") from error
     check_patient_id(recording, MAX_PATIENT_ID_LENGTH)
     if len(recording.leads) > MAX_SIGNALS:
         raise SignalError(f"recording '{recording.record_id}': EDF holds up to {MAX_SIGNALS} leads")

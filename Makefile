@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup locked minimal format lint types check test coverage slow reproduce status report docs bench lock workflows dist installed sbom tagged citation
+.PHONY: help setup locked minimal format lint types check test coverage slow reproduce status report docs bench lock workflows dist installed sbom tagged citation notes
 
 BASE_PYTHON ?= python3
 VENV := .venv
@@ -99,10 +99,14 @@ installed:  ## use the wheel of dist/ in a new environment: read, store, convert
 	build/installed/bin/python -m pip install --no-deps dist/*.whl
 	rm -rf build/work && cd build && installed/bin/python ../tests/without_torch.py work clocs-small
 
-tagged:  ## require that a tag names the version and the changelog has it: make tagged TAG=v0.1.0
+tagged:  ## require that a tag names the version: make tagged TAG=v0.1.0
 	$(PYTHON) -c "import clocs; assert '$(TAG)' == 'v' + clocs.__version__, clocs.__version__"
-	grep -q '^## \[$(TAG:v%=%)\]' CHANGELOG.md
 
 citation:  ## write the citation of a release to build/CITATION.cff
 	mkdir -p build
 	$(PYTHON) hatch_build.py > build/CITATION.cff
+
+notes:  ## write the changelog of a release to build/NOTES.md: make notes TAG=v0.1.0
+	mkdir -p build
+	awk '/^## \[/ { on = index($$0, "[$(TAG:v%=%)]") } on' CHANGELOG.md > build/NOTES.md
+	test -s build/NOTES.md

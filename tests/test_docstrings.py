@@ -20,7 +20,7 @@ import clocs
 
 ROOT: Final = Path(__file__).parent.parent
 SOURCES: Final = sorted(
-    path for folder in ("src", "reproduction", "examples") for path in (ROOT / folder).rglob("*.py")
+    path for folder in ("src", "reproduction", "protocols", "examples") for path in (ROOT / folder).rglob("*.py")
 )
 NAMESPACES: Final = ("augmentations", "datasets", "encoders", "formats", "losses", "methods")
 """Subpackages whose exports are public, beside those of ``clocs`` itself."""

@@ -1,0 +1,1 @@
+"""Faults in common evaluation protocols, measured one by one, and the copied values of CLOCS."""

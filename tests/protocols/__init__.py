@@ -1,0 +1,1 @@
+"""Tests of the measurements of protocol faults."""

@@ -34,7 +34,7 @@ def measure_copied(setting: Setting) -> None:
 
 def _subjects(setting: Setting, problem: Problem, dataset: str) -> list[tuple[Subject, tuple[str, ...]]]:
     """Return what is measured, and the leads that are probed."""
-    found = []
+    found: list[tuple[Subject, tuple[str, ...]]] = []
     if RANDOM in setting.encoders:
         found.append((Subject("cnn, random", paper_network(problem).embedder), PAPER_LEADS))
     if PRETRAINED not in setting.encoders:

@@ -45,14 +45,16 @@ class RecordingNetwork(nn.Module):
 
     def forward(self, signals: Tensor) -> Tensor:
         """Return logits (N, classes) of inputs (N, leads, samples)."""
-        return self.linear(self.embed(signals))
+        logits: Tensor = self.linear(self.embed(signals))
+        return logits
 
     def embed(self, signals: Tensor) -> Tensor:
         """Return embeddings (N, E) of inputs (N, leads, samples)."""
         count, leads, samples = signals.shape
         halves = signals.reshape(count, leads, samples // self.num_samples, self.num_samples).transpose(1, 2)
         rows = halves.reshape(-1, self.encoder.in_channels, self.num_samples)
-        return self.encoder(rows).reshape(count, halves.shape[1], -1).mean(1)
+        embeddings: Tensor = self.encoder(rows)
+        return embeddings.reshape(count, halves.shape[1], -1).mean(1)
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ def train_epochs(
                 logits = _logits(network, inputs, rows, cached, training=mode != "eval")
                 loss = binary_cross_entropy_with_logits(logits, targets[inputs.record[rows]])
                 optimizer.zero_grad()
-                loss.backward()
+                loss.backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
             scores.append(_recording_scores(network, inputs, held_out, cached, problem.truth.shape))
             validation_auc.append(point_auc(problem, scores[-1], problem.validation))
@@ -152,10 +154,9 @@ def _logits(
     *,
     training: bool,
 ) -> Tensor:
-    if cached is not None:
-        return network.linear(cached[rows])
     network.train(training)
-    return network(torch.from_numpy(inputs.read(rows)))
+    logits: Tensor = network(torch.from_numpy(inputs.read(rows))) if cached is None else network.linear(cached[rows])
+    return logits
 
 
 @torch.no_grad()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -84,8 +85,8 @@ def test_twins_are_test_recordings_with_an_equal_signal_in_training(tmp_path: Pa
     signals = np.random.default_rng(0).normal(size=(6, 2, 1000)).astype(np.float32)
     signals[3], signals[5], signals[4] = signals[0], signals[0], signals[1]
     store = Store.from_arrays(tmp_path / "store", signals, sampling_rate=500, leads=("I", "II"), gate=GATE_OFF)
-    parts = [np.isin(np.arange(6), rows) for rows in ((0, 2), (1,), (3, 4, 5))]
-    problem = Problem(store, ("class",), np.zeros((6, 1), np.bool_), *parts, np.arange(6))
+    train, validation, test = (np.isin(np.arange(6), rows) for rows in ((0, 2), (1,), (3, 4, 5)))
+    problem = Problem(store, ("class",), np.zeros((6, 1), np.bool_), train, validation, test, np.arange(6))
     in_test, in_train, counts = find_twins(problem)
     assert np.flatnonzero(in_test).tolist() == [3, 5]
     assert np.flatnonzero(in_train).tolist() == [0]
@@ -108,7 +109,7 @@ def test_batchnorm_statistics_move_in_train_mode_only() -> None:
     network = probe_network(CNN(dropout=0.0), inputs, 2)
     found = {}
     for mode in ("eval", "train"):
-        found[mode] = train_epochs(network, inputs, problem, mode=mode, num_epochs=2)  # type: ignore[arg-type]
+        found[mode] = train_epochs(network, inputs, problem, mode=mode, num_epochs=2)
         assert len(found[mode].test_auc) == 2
         assert np.isnan(found[mode].scores[:, problem.train]).all()
         assert not np.isnan(found[mode].scores[:, problem.test]).any()
@@ -151,7 +152,7 @@ def test_probes_rank_test_recordings_by_an_informative_feature() -> None:
 def test_a_row_is_measured_again_when_its_encoder_was_trained_further(tmp_path: Path) -> None:
     rows = Rows(tmp_path / "rows.json")
     for steps, auc in ((10, 0.5), (10, 0.6), (20, 0.7)):
-        rows.compute({"encoder": "CMSC"}, {"steps": steps}, lambda auc=auc: {"auc": auc})
+        rows.compute({"encoder": "CMSC"}, {"steps": steps}, partial(dict, auc=auc))
     assert Rows(tmp_path / "rows.json").rows == [{"encoder": "CMSC", "steps": 20, "auc": 0.7}]
 
 

@@ -74,6 +74,7 @@ def measure(
     encoder: Annotated[
         list[str] | None, typer.Option(help=f"Only these: {RANDOM}, {SCRATCH}, {PRETRAINED}. Default: all.")
     ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of each training from scratch.")] = 3,
 ) -> None:
     """Measure faults. Rows that are known are skipped, unless their encoder was trained further."""
     unknown = [name for name in names if name not in MEASUREMENTS]
@@ -81,7 +82,7 @@ def measure(
         raise ConfigError(f"No measurement '{unknown[0]}'. Choose from {', '.join(MEASUREMENTS)}.")
     chosen = tuple(encoder or (RANDOM, SCRATCH, PRETRAINED))
     for name in names:
-        MEASUREMENTS[name](Setting(stores, runs, results, cache, common_split, chosen))
+        MEASUREMENTS[name](Setting(stores, runs, results, cache, common_split, chosen, seeds))
         typer.echo(f"{name}: {results / name}.json")
 
 

@@ -11,7 +11,7 @@ from clocs.signals.resampling import Floats
 from clocs.store.duplicates import duplicate_groups
 from protocols.encoders import SCRATCH, Subject
 from protocols.epoch_training import Mode, Trajectory, probe_network, train_epochs
-from protocols.inputs import InputKind, input_frames
+from protocols.inputs import InputKind, Ints, input_frames
 from protocols.pretraining import PAPER_LEADS
 from protocols.problems import Bools, Problem, class_aucs, macro_auc, probe_scores
 from protocols.results import Row
@@ -44,15 +44,14 @@ def measure_crossed(setting: Setting) -> None:
         for name in CROSSED
     }
 
-    def scored(scores: Floats) -> Row:
+    def scored(scores: Floats | list[Floats]) -> Row:
         return {**macro_auc(problem, scores), "classes": class_aucs(problem, scores, tuple(CROSSED))}
 
     def probed(values: Floats, labels: Bools) -> Row:
         return scored(probe_scores(problem, values, labels=labels))
 
     def from_scratch(name: str, labels: Bools) -> Row:
-        found = setting.train_from_scratch(problem, "whole", f"sub-{name}", labels=labels)
-        return scored(found.scores[found.best])
+        return scored(setting.scores_from_scratch(problem, "whole", f"sub-{name}", labels=labels))
 
     rows.compute({"encoder": "labels"}, {}, lambda: {"positives": positives})
     for subject in setting.subjects(problem, "paper-ptbxl"):
@@ -61,7 +60,7 @@ def measure_crossed(setting: Setting) -> None:
             key = {"encoder": subject.name, "labels": name}
             rows.compute(key, subject.about, partial(probed, values, labels))
     for name, labels in variants.items() if setting.has_scratch else ():
-        rows.compute({"encoder": SCRATCH, "labels": name}, {}, partial(from_scratch, name, labels))
+        rows.compute({"encoder": SCRATCH, "labels": name}, setting.about_seeds, partial(from_scratch, name, labels))
 
 
 def find_twins(problem: Problem) -> tuple[Bools, Bools, dict[str, int]]:
@@ -69,17 +68,26 @@ def find_twins(problem: Problem) -> tuple[Bools, Bools, dict[str, int]]:
 
     Returns:
         Test recordings with an identical signal in training, those training recordings, and counts: ``groups`` of
-        identical signals, those that ``straddle`` two parts, and test recordings with a twin (``twins``).
+        identical signals, those that ``straddle`` two parts, test recordings with a twin (``twins``), and
+        those whose labels are the twin's (``same_labels``).
     """
     in_test, in_train = (np.zeros(len(problem.store), np.bool_) for _ in range(2))
-    parts, straddling, groups = (problem.train, problem.validation, problem.test), 0, duplicate_groups(problem.store)
+    groups, straddling, alike = duplicate_groups(problem.store), 0, 0
+    parts = (problem.train, problem.validation, problem.test)
     for group in groups:
         straddling += sum(bool(part[group].any()) for part in parts) > 1
         if problem.train[group].any() and problem.test[group].any():
             in_test[group[problem.test[group]]] = True
             in_train[group[problem.train[group]]] = True
-    counts = {"groups": len(groups), "straddle": straddling, "twins": int(in_test.sum())}
+            alike += _same_labels(problem, group)
+    counts = {"groups": len(groups), "straddle": straddling, "twins": int(in_test.sum()), "same_labels": alike}
     return in_test, in_train, {**counts, "test": int(problem.test.sum())}
+
+
+def _same_labels(problem: Problem, group: Ints) -> int:
+    """Return the number of test recordings of a group whose labels equal those of a training recording of it."""
+    trained = problem.truth[group[problem.train[group]]]
+    return sum(bool((trained == row).all(axis=1).any()) for row in problem.truth[group[problem.test[group]]])
 
 
 def measure_duplicates(setting: Setting) -> None:
@@ -88,7 +96,7 @@ def measure_duplicates(setting: Setting) -> None:
     twins, sources, counts = find_twins(problem)
     rows.compute({"encoder": "signals"}, {}, lambda: {"counts": counts})
 
-    def scored(given: Floats, without: Floats) -> Row:
+    def scored(given: Floats | list[Floats], without: Floats | list[Floats]) -> Row:
         return {
             "all": macro_auc(problem, given),
             "without_twins": macro_auc(problem, given, problem.test & ~twins),
@@ -102,14 +110,13 @@ def measure_duplicates(setting: Setting) -> None:
         return scored(probe_scores(problem, values), probe_scores(problem, values, train=cleaned))
 
     def from_scratch() -> Row:
-        given = setting.train_from_scratch(problem, "whole", "cpsc-whole")
-        without = setting.train_from_scratch(problem, "whole", "cpsc-without-twins", train=cleaned)
-        return scored(given.scores[given.best], without.scores[without.best])
+        given = setting.scores_from_scratch(problem, "whole", "cpsc-whole")
+        return scored(given, setting.scores_from_scratch(problem, "whole", "cpsc-without-twins", train=cleaned))
 
     for subject in setting.subjects(problem, "paper-cpsc"):
         rows.compute({"encoder": subject.name}, subject.about, partial(probed, subject))
     if setting.has_scratch:
-        rows.compute({"encoder": SCRATCH}, {}, from_scratch)
+        rows.compute({"encoder": SCRATCH}, setting.about_seeds, from_scratch)
 
 
 def measure_epochs(setting: Setting) -> None:
@@ -149,14 +156,13 @@ def measure_inputs(setting: Setting) -> None:
         return macro_auc(problem, probe_scores(problem, setting.features(subject, problem.store, kind)))
 
     def from_scratch(kind: InputKind) -> Row:
-        found = setting.train_from_scratch(problem, kind, f"cpsc-{kind}")
-        return macro_auc(problem, found.scores[found.best])
+        return macro_auc(problem, setting.scores_from_scratch(problem, kind, f"cpsc-{kind}"))
 
     for subject in setting.subjects(problem, "paper-cpsc"):
         for kind in kinds:
             rows.compute({"encoder": subject.name, "input": kind}, subject.about, partial(probed, subject, kind))
     for kind in kinds if setting.has_scratch else ():
-        rows.compute({"encoder": SCRATCH, "input": kind}, {}, partial(from_scratch, kind))
+        rows.compute({"encoder": SCRATCH, "input": kind}, setting.about_seeds, partial(from_scratch, kind))
 
 
 def measure_controls(setting: Setting) -> None:
@@ -167,10 +173,9 @@ def measure_controls(setting: Setting) -> None:
         return macro_auc(problem, probe_scores(problem, setting.features(subject, problem.store)))
 
     def from_scratch() -> Row:
-        found = setting.train_from_scratch(problem, "whole", "super-whole")
-        return macro_auc(problem, found.scores[found.best])
+        return macro_auc(problem, setting.scores_from_scratch(problem, "whole", "super-whole"))
 
     for subject in setting.subjects(problem, "paper-ptbxl"):
         rows.compute({"encoder": subject.name}, subject.about, partial(probed, subject))
     if setting.has_scratch:
-        rows.compute({"encoder": SCRATCH}, {}, from_scratch)
+        rows.compute({"encoder": SCRATCH}, setting.about_seeds, from_scratch)

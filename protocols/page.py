@@ -74,7 +74,9 @@ def _signed(value: float) -> str:
 
 
 def _name(row: Row | None, name: str) -> str:
-    """Return the name of an encoder, with the steps of its pre-training if that is not finished."""
+    """Return the name of an encoder, with its runs from scratch or the steps of its pre-training."""
+    if row is not None and "seeds" in row:
+        return f"{name} ({row['seeds']} run{'s' * (row['seeds'] > 1)})"
     if row is None or "steps" not in row:
         return name
     return f"{name}, {row['steps']:,} steps" + ("" if row["is_finished"] else " (not finished)")
@@ -110,7 +112,8 @@ def _twins(results: Path) -> str:
     found = row["counts"]
     share = 100 * found["twins"] / found["test"]
     return (
-        f"{found['twins']} of {found['test']:,} test recordings ({share:.1f} %) have an identical signal in training; "
+        f"{found['twins']} of {found['test']:,} test recordings ({share:.1f} %) have an identical signal in training, "
+        f"{found['same_labels']} of them with the same labels; "
         f"{found['straddle']} of {found['groups']} groups of identical signals are in more than one part"
     )
 

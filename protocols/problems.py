@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -47,17 +48,19 @@ def open_problem(stores: Path, dataset: str, task: str, common_split: Path | Non
     return Problem(store, targets.classes, targets.truth, **parts, patients=store.patient_codes()[0])
 
 
-def macro_auc(problem: Problem, scores: Floats, records: Bools | None = None) -> dict[str, float]:
-    """Return the macro AUC of test recordings with its 95 % interval over patients.
+def macro_auc(problem: Problem, runs: Floats | Sequence[Floats], records: Bools | None = None) -> dict[str, float]:
+    """Return the macro AUC of test recordings with its 95 % interval over patients and runs.
 
     Args:
         problem: The problem.
-        scores: Scores of all recordings, (recordings, classes).
+        runs: Scores of all recordings, (recordings, classes), or a sequence of them for several runs.
         records: Test recordings to score, a mask over the store; None for all.
     """
     chosen = problem.test if records is None else records
-    metrics = ClassMetrics(problem.truth[chosen], scores[chosen], problem.patients[chosen], names=("auc",))
-    found = bootstrap([metrics], replicates=REPLICATES).macro("auc")
+    truth, patients = problem.truth[chosen], problem.patients[chosen]
+    scores = [runs] if isinstance(runs, np.ndarray) else runs
+    metrics = [ClassMetrics(truth, run[chosen], patients, names=("auc",)) for run in scores]
+    found = bootstrap(metrics, replicates=REPLICATES).macro("auc", resample_runs=True)
     return {"auc": found.value, "low": found.low, "high": found.high}
 
 
@@ -106,8 +109,10 @@ def point_auc(problem: Problem, scores: Floats, records: Bools) -> float:
     return macro_average(auc(problem.truth[records], scores[records]))
 
 
-def class_aucs(problem: Problem, scores: Floats, classes: tuple[str, ...]) -> dict[str, float]:
-    """Return the AUC of single classes on the test recordings."""
+def class_aucs(problem: Problem, runs: Floats | Sequence[Floats], classes: tuple[str, ...]) -> dict[str, float]:
+    """Return the AUC of single classes on the test recordings, as the mean over runs."""
     columns = [problem.classes.index(name) for name in classes]
-    values = auc(problem.truth[problem.test][:, columns], scores[problem.test][:, columns])
+    truth = problem.truth[problem.test][:, columns]
+    scores = [runs] if isinstance(runs, np.ndarray) else runs
+    values = np.mean([auc(truth, run[problem.test][:, columns]) for run in scores], axis=0)
     return dict(zip(classes, values.tolist(), strict=True))

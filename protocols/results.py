@@ -15,7 +15,7 @@ RESULTS: Final = Path(__file__).parent / "results"
 
 
 class Rows:
-    """Rows of one measurement. A row is computed once, and again when its encoder was trained further.
+    """Rows of one measurement. A row is computed once, and again with further training or other seeds.
 
     Args:
         path: JSON file of the rows.
@@ -34,11 +34,11 @@ class Rows:
 
         Args:
             key: Values that tell the row from all others.
-            about: Further values, such as the steps of a pre-training. A row with other steps is measured again.
+            about: Further values. A row with other ``steps`` of a pre-training, or other ``seeds``, is measured again.
             measure: Returns the results.
         """
         found = self.find(**key)
-        if found is not None and found.get("steps") == about.get("steps"):
+        if found is not None and all(found.get(name) == about.get(name) for name in ("steps", "seeds")):
             return
         row = {**key, **about, **measure()}
         self.rows = [each for each in self.rows if each is not found] + [row]

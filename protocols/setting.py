@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from clocs.core.files import atomic_file
+from clocs.core.files import write_bytes
 from clocs.signals.leads import STANDARD_LEADS
 from clocs.signals.resampling import Floats
 from clocs.store.store import Store
@@ -17,7 +18,7 @@ from protocols.epoch_training import Trajectory, scratch_network, train_epochs
 from protocols.inputs import InputKind, input_features, input_frames
 from protocols.pretraining import PAPER_LEADS
 from protocols.problems import Problem, open_problem
-from protocols.results import Rows
+from protocols.results import Row, Rows
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class Setting:
     common_split: Path | None = None
     encoders: tuple[str, ...] = (RANDOM, SCRATCH, PRETRAINED)
     """Encoders to measure."""
+    num_seeds: int = 1
+    """Runs of a training from scratch."""
 
     def rows(self, name: str) -> Rows:
         """Return the rows of a measurement."""
@@ -59,6 +62,16 @@ class Setting:
         """Return whether training from scratch is measured."""
         return SCRATCH in self.encoders
 
+    @property
+    def about_seeds(self) -> Row:
+        """Return the number of seeds for a row of results."""
+        return {"seeds": self.num_seeds}
+
+    def scores_from_scratch(self, problem: Problem, kind: InputKind, name: str, **options: Any) -> list[Floats]:
+        """Return the scores of the best validation epoch of each training from scratch, one a seed."""
+        runs = [self.train_from_scratch(problem, kind, name, seed=seed, **options) for seed in range(self.num_seeds)]
+        return [run.scores[run.best] for run in runs]
+
     def train_from_scratch(
         self, problem: Problem, kind: InputKind, name: str, *, seed: int = 0, **options: Any
     ) -> Trajectory:
@@ -71,7 +84,7 @@ class Setting:
             seed: Seed of weights and order.
             options: Arguments of :func:`protocols.epoch_training.train_epochs`.
         """
-        path = None if self.cache is None else self.cache / f"scratch-{name}.npz"
+        path = None if self.cache is None else self.cache / f"scratch-{name}-{seed}.npz"
         if path is not None and path.exists():
             with np.load(path) as saved:
                 return Trajectory(tuple(saved["validation"].tolist()), tuple(saved["test"].tolist()), saved["scores"])
@@ -79,7 +92,7 @@ class Setting:
         network = scratch_network(inputs, len(problem.classes), seed=seed)
         found = train_epochs(network, inputs, problem, mode="all", seed=seed, **options)
         if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with atomic_file(path) as file:
-                np.savez(file, validation=found.validation_auc, test=found.test_auc, scores=found.scores)
+            packed = io.BytesIO()
+            np.savez(packed, validation=found.validation_auc, test=found.test_auc, scores=found.scores)
+            write_bytes(path, packed.getvalue())
         return found

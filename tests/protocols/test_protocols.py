@@ -90,7 +90,7 @@ def test_twins_are_test_recordings_with_an_equal_signal_in_training(tmp_path: Pa
     in_test, in_train, counts = find_twins(problem)
     assert np.flatnonzero(in_test).tolist() == [3, 5]
     assert np.flatnonzero(in_train).tolist() == [0]
-    assert counts == {"groups": 2, "straddle": 2, "twins": 2, "test": 3}
+    assert counts == {"groups": 2, "straddle": 2, "twins": 2, "same_labels": 2, "test": 3}
 
 
 def test_the_copied_input_is_padded_before_it_is_scaled() -> None:

@@ -106,7 +106,7 @@ def run_pretraining(name: str, stores: Path, runs: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a pre-training has come."""
+    """State of a pre-training."""
 
     encoder: Path
     """Folder of the best encoder so far."""

@@ -102,7 +102,7 @@ def _fault(folder: str, path: PurePosixPath, target: tuple[str, ...]) -> str:
     layer = LAYERS[folder]
     if target[0] in TORCH and layer <= LAST_WITHOUT_TORCH:
         return f"imports {dotted} in layer {layer}"
-    if target[0] == "reproduction":
+    if target[0] in ("reproduction", "protocols"):
         return f"imports {dotted}, which is beside the package"
     if target[0] != "clocs" or target == ("clocs", "__version__"):
         return ""
@@ -185,7 +185,7 @@ def test_there_are_files_to_check() -> None:
 
 
 def reproduction_violations(name: str, source: str) -> list[str]:
-    """What a file of ``reproduction/``, which stands above all layers, does against the rules."""
+    """What a file of ``reproduction/`` or ``protocols/``, which stand above all layers, does against the rules."""
     path = PurePosixPath(name)
     drawers = [part for part in (*path.parent.parts, path.stem) if part.strip("_") in DRAWERS]
     unknown = [
@@ -196,9 +196,13 @@ def reproduction_violations(name: str, source: str) -> list[str]:
     return [*(f"{name}: '{part}' says nothing about what it holds" for part in drawers), *unknown]
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "reproduction").rglob("*.py")), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path",
+    sorted(path for folder in ("reproduction", "protocols") for path in (ROOT / folder).rglob("*.py")),
+    ids=lambda path: f"{path.parent.name}/{path.name}",
+)
 def test_the_reproduction_imports_from_folders_of_the_package(path: Path) -> None:
-    name = path.relative_to(ROOT / "reproduction").as_posix()
+    name = path.relative_to(ROOT).as_posix()
     assert reproduction_violations(name, path.read_text(encoding="utf-8")) == []
 
 

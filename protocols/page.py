@@ -179,6 +179,29 @@ def _copied(dataset: str) -> Callable[[Path], str]:
     return made
 
 
+def _verdict(dataset: str) -> Callable[[Path], str]:
+    """Return a sentence that compares (a) with all labels with the copied value."""
+
+    def made(results: Path) -> str:
+        value = COPIED_VALUES[dataset][-1]
+        lines = []
+        for kind, about in INPUTS.items():
+            row = _rows(results, "copied").find(dataset=dataset, encoder="paper", leads=4, input=kind)
+            if row is not None:
+                lines.append(f"on the {about} {_comparison(row['fractions'][-1], value)}")
+                lines[-1] += "" if row["is_finished"] else " (training not finished)"
+        return f"(a) is {' and '.join(lines)} the copied {_number(value)}" if lines else f"(a) is {MISSING}"
+
+    return made
+
+
+def _comparison(found: Row, value: float) -> str:
+    """Return how an interval lies to a value."""
+    if found["low"] > value:
+        return "clearly above"
+    return "clearly below" if found["high"] < value else "within its interval of"
+
+
 TITLES: Final = {
     "cnn, random": "paper's network, random weights",
     "paper": "(a) paper's network and loss",
@@ -241,6 +264,8 @@ BLOCKS: Final[dict[str, Callable[[Path], str]]] = {
     "fractions": _fractions,
     "copied-cpsc": _copied("cpsc"),
     "copied-ptbxl": _copied("ptbxl"),
+    "verdict-cpsc": _verdict("cpsc"),
+    "verdict-ptbxl": _verdict("ptbxl"),
     "parts": _parts,
     "trainings": _trainings,
 }

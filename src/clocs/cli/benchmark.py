@@ -22,6 +22,10 @@ def benchmark(
     way: Annotated[
         list[str] | None, typer.Option(help="linear, attentive or fine-tuned. Repeatable. Default: linear.")
     ] = None,
+    train_on: Annotated[
+        list[str] | None,
+        typer.Option(metavar="STORE[:TASK]", help="Train networks on this task only. Repeatable. Default: all tasks."),
+    ] = None,
     label_fraction: Annotated[
         list[float] | None,
         typer.Option(help="Use the labels of this fraction of the patients. Repeatable. Default: 0.01, 0.1 and 1."),
@@ -59,6 +63,7 @@ def benchmark(
         out,
         tasks=tasks or (),
         ways=way or ("linear",),  # type: ignore[arg-type]  # checked by the benchmark
+        trained_tasks=train_on or (),
         options=options,
         max_epochs=max_epochs,
         engine=engine,  # type: ignore[arg-type]  # checked by the engine

@@ -54,15 +54,22 @@ def test_cells_of_every_way() -> None:
         ("scratch:s4d", "", "from scratch"),
         ("", "random kernels", "linear"),
     ]
+    assert [cell.options.label_fractions for cell in cells[4:6]] == [(0.01, 0.1, 1.0), (1.0,)], "S4D is slow"
     assert {cell.options.selections for cell in cells if cell.way != "linear"} == {("validation",)}
     assert [cell.training.max_epochs for cell in cells if cell.training] == [7] * 4
     assert cells[0].describe().keys() == {"kind", "encoder", "dataset", "task", "options"}, "linear cells keep names"
 
 
-def test_chosen_selections_apply_to_trained_networks(stores: Path) -> None:
+def test_chosen_selections_apply_to_trained_networks() -> None:
     options = LinearOptions(selections=("cross-validation",))
-    cell, _ = module._cells(["scratch:resnet"], [("made-up", "pair")], (), options, None)
+    cell, _ = module._cells(["scratch:resnet"], [("made-up", "pair")], (), options)
     assert cell.options.selections == ("cross-validation",)
+
+
+def test_networks_are_trained_on_some_tasks_only() -> None:
+    tasks = [("made-up", "pair"), ("made-up", "many")]
+    cells = module._cells(["scratch:resnet"], tasks, (), LinearOptions(), trained_tasks={tasks[0]})
+    assert [(cell.encoder, cell.task) for cell in cells] == [("scratch:resnet", "pair"), ("", "pair"), ("", "many")]
 
 
 def test_an_unknown_network_is_refused_before_any_work(stores: Path, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +16,7 @@ from clocs.evaluation.benchmark.cells import RANDOM_KERNELS, BenchmarkCell, Cont
 from clocs.evaluation.benchmark.page import as_html, make_page
 from clocs.evaluation.benchmark.summary import summarize
 from clocs.evaluation.benchmark.task_evaluation import PROTOCOL, LinearOptions
-from clocs.evaluation.benchmark.trained_evaluation import SCRATCH, TrainedWay, training_options
+from clocs.evaluation.benchmark.trained_evaluation import SCRATCH, TrainedWay, trained_fractions, training_options
 from clocs.experiments.grid import TaskOutcome, run_grid
 from clocs.experiments.workspace import Workspace
 from clocs.store.store import open_store
@@ -47,6 +47,7 @@ def benchmark(
     *,
     tasks: Sequence[str] = (),
     ways: Sequence[Way] = ("linear",),
+    trained_tasks: Sequence[str] = (),
     options: LinearOptions | None = None,
     max_epochs: int | None = None,
     engine: engines.Engine = "serial",
@@ -67,6 +68,8 @@ def benchmark(
         tasks: Tasks as ``STORE`` for all tasks of a store or ``STORE:TASK``. Empty: all tasks of all stores.
         ways: Ways of evaluation: ``linear``, ``attentive`` and ``fine-tuned``. Networks named ``scratch:`` have their
             own.
+        trained_tasks: Tasks that networks are trained on, as in ``tasks``; linear models are fitted on all tasks.
+            Empty: all tasks.
         options: Label fractions and selections of the regularisation or epoch. None: those of the protocol. Trained
             networks are stopped by validation labels unless selections are set.
         max_epochs: Maximum number of epochs of a training. None: that of the protocol.
@@ -94,7 +97,8 @@ def benchmark(
     workspace = Workspace(Path(stores), folder / "runs", folder)
     chosen = list(_chosen_tasks(Path(stores), tasks))
     names = [os.fspath(encoder) for encoder in encoders]
-    cells = list(_cells(names, chosen, ways, options or LinearOptions(), max_epochs))
+    trained = set(_chosen_tasks(Path(stores), trained_tasks)) if trained_tasks else None
+    cells = list(_cells(names, chosen, ways, options or LinearOptions(), max_epochs, trained))
     for cell in cells:
         workspace.name(cell)  # raises early if an encoder or a split is missing
     summary = run_grid(cells, workspace, run_cell, engine=engine, workers=workers, progress=progress)
@@ -127,7 +131,8 @@ def _cells(
     tasks: Iterable[tuple[str, str]],
     ways: Sequence[Way],
     options: LinearOptions,
-    max_epochs: int | None,
+    max_epochs: int | None = None,
+    trained_tasks: Collection[tuple[str, str]] | None = None,
 ) -> Iterator[BenchmarkCell]:
     """Iterate over the cells of each store: for each way encoders with their controls; then random kernels."""
     by_store: dict[str, list[str]] = {}
@@ -137,7 +142,10 @@ def _cells(
         for encoder, control, way in _evaluations(encoders, ways):
             for task in names:
                 cell = BenchmarkCell(encoder=encoder, control=control, dataset=store, task=task, options=options)
-                yield cell if way == "linear" else _trained(cell, way, max_epochs)
+                if way == "linear":
+                    yield cell
+                elif trained_tasks is None or (store, task) in trained_tasks:
+                    yield _trained(cell, way, max_epochs)
         for task in names:
             yield BenchmarkCell(control=RANDOM_KERNELS, dataset=store, task=task, options=options)
 
@@ -159,6 +167,8 @@ def _trained(cell: BenchmarkCell, way: TrainedWay, max_epochs: int | None) -> Be
     if max_epochs is not None:
         training = training.model_copy(update={"max_epochs": max_epochs})
     options = cell.options
+    changes: dict[str, Any] = {"label_fractions": trained_fractions(cell.encoder, options)}
     if "selections" not in options.model_fields_set:
-        options = options.model_copy(update={"selections": ("validation",)})
+        changes["selections"] = ("validation",)
+    options = options.model_copy(update=changes)
     return cell.model_copy(update={"way": way, "options": options, "training": training})

@@ -67,13 +67,16 @@ class ScratchNetwork:
     """Options of the encoder that differ from its defaults."""
     training: TrainingOptions = TRAINING["from scratch"]
     """Options of its training."""
+    needs_all_labels: bool = False
+    """True for a network that is too slow to be trained on every draw of labels: it is trained on all of them alone."""
 
 
 NETWORKS: Final = {
     "resnet": ScratchNetwork({"width": 48, "stem_kernel_size": 7, "stem_stride": 1, "dropout": 0.1}),
     "s4d": ScratchNetwork(
         {"width": 128, "stem_kernel_size": 5, "stem_stride": 2, "dropout": 0.1},
-        TrainingOptions(max_epochs=25, learning_rate=2e-3),
+        TrainingOptions(max_epochs=20, learning_rate=2e-3),
+        needs_all_labels=True,
     ),
 }
 """Networks for frames of 100 Hz. Other registered encoders have their defaults."""
@@ -98,6 +101,12 @@ def training_options(way: TrainedWay, encoder: str) -> TrainingOptions:
     if way not in TRAINING:
         raise ConfigError(f"Unknown way '{way}'. Choose from linear, attentive and fine-tuned.")
     return _network(encoder.removeprefix(SCRATCH)).training if way == "from scratch" else TRAINING[way]
+
+
+def trained_fractions(encoder: str, options: LinearOptions) -> tuple[float, ...]:
+    """Return the label fractions that an encoder is trained on: all labels alone for a slow network from scratch."""
+    is_slow = encoder.startswith(SCRATCH) and _network(encoder.removeprefix(SCRATCH)).needs_all_labels
+    return (1.0,) if is_slow and 1.0 in options.label_fractions else options.label_fractions
 
 
 def _network(name: str) -> ScratchNetwork:

@@ -60,7 +60,7 @@ def embed_files(
     for file in (os.fspath(file) for file in files):
         try:
             recording = read(file)
-        except ClocsError as error:  # also folders, and formats that need an extra
+        except ClocsError as error:  # also folders
             refused[file] = str(error)
             continue
         try:

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import warnings
 from functools import cache
+from types import ModuleType
 from typing import IO, Any
 
-try:
-    import fcntl
-except ImportError:  # not a POSIX system
-    fcntl = None  # type: ignore[assignment]
+
+def _import_fcntl() -> ModuleType | None:
+    """Return the module of POSIX systems."""
+    try:
+        import fcntl
+    except ImportError:
+        return None
+    return fcntl
+
+
+fcntl = _import_fcntl()
 
 
 def lock_file(file: IO[Any], *, wait: bool = True) -> None:

@@ -1,0 +1,1 @@
+"""Measurements of ECGs: rate, intervals and axes."""

@@ -18,7 +18,7 @@ PADDING: Final = 1.0
 """Seconds by which both ends are continued, so that filters do not connect the end with the start."""
 BASELINE: Final = 0.5
 """Frequency in Hz below which the baseline wanders. The response falls from 1 to 0 around it."""
-QRS_BAND: Final = (5.0, 9.0, 18.0, 28.0)
+QRS_BAND: Final = (6.0, 10.0, 18.0, 28.0)
 """Frequencies in Hz at which the QRS band begins, is full, is full for the last time, and ends."""
 MAX_FREQUENCY: Final = (90.0, 110.0)
 """Frequencies in Hz from which on higher ones are reduced, and above which nothing is left."""

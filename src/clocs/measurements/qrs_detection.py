@@ -26,7 +26,7 @@ T_WAVE_HEIGHT: Final = 0.5
 """Height of a candidate soon after a beat, relative to this beat, below which it is a T wave."""
 MEMORY: Final = 8
 """Number of beats and of rejected candidates whose heights determine the threshold."""
-THRESHOLD: Final = 0.3
+THRESHOLD: Final = 0.35
 """Position of the threshold between the heights of rejected candidates (0) and of beats (1)."""
 SEARCH_BACK: Final = 1.66
 """A longer interval, relative to the mean of the last ones, is searched again."""

@@ -44,7 +44,7 @@ QRS_PAUSE: Final = 0.014
 """Seconds without slopes that end QRS."""
 QRS_HALF_WIDTH: Final = 0.1
 """Seconds around the middle of QRS that are not regarded as outside QRS."""
-QRS_ONSET_SHIFT, QRS_OFFSET_SHIFT, P_OFFSET_SHIFT = -0.011, 0.009, -0.009
+QRS_ONSET_SHIFT, QRS_OFFSET_SHIFT, T_OFFSET_SHIFT, P_OFFSET_SHIFT = -0.001, 0.001, 0.004, -0.009
 """Corrections in seconds to the marks of observers."""
 T_DELAY: Final = 0.05
 """Minimum seconds from the end of QRS to the peak of T."""
@@ -72,13 +72,13 @@ class WaveMarks:
     """Start and end of a wave of one or several beats, in samples of the median beat."""
 
     onset: Array
-    """Start of the wave, of shape (beats,); NaN where it is not measured."""
+    """Start of the wave in each beat, of shape (beats,); NaN where it is not measured."""
     offset: Array
-    """End of the wave, of shape (beats,)."""
+    """End of the wave in each beat, of shape (beats,)."""
     lead_onsets: Array
-    """Start in each lead, of shape (beats, leads); NaN for leads that do not count."""
+    """Start in each lead of the first beat, of shape (leads,); NaN for leads that do not count."""
     lead_offsets: Array
-    """End in each lead, of shape (beats, leads)."""
+    """End in each lead of the first beat, of shape (leads,)."""
     peak: int
     """Common peak of the median beat."""
 
@@ -96,7 +96,7 @@ def delineate_qrs(beats: Values, middle: int, sampling_rate: float) -> WaveMarks
     """
     from scipy.ndimage import gaussian_filter1d
 
-    slopes = np.abs(gaussian_filter1d(beats, QRS_SMOOTHING * sampling_rate, axis=2, order=1, mode="nearest"))
+    slopes = np.abs(gaussian_filter1d(beats, QRS_SMOOTHING * sampling_rate, axis=2, order=1, mode="nearest", truncate=3.0))
     half = round(QRS_HALF_WIDTH * sampling_rate)
     steepest = slopes[..., max(0, middle - half // 2) : middle + half // 2].max(axis=2)
     outside = np.concatenate([slopes[..., : max(1, middle - half)], slopes[..., middle + half :]], axis=2)
@@ -110,16 +110,13 @@ def delineate_qrs(beats: Values, middle: int, sampling_rate: float) -> WaveMarks
     center = max(0, middle - half // 4)
     start = center + common[:, center : middle + half // 4].argmax(axis=1)
     onset, offset = _bounds(common > 1, start, pause)
-    lead_onset, lead_offset = _bounds(
-        (activity > 1).reshape(-1, activity.shape[2]), np.repeat(start, num_leads), pause
-    )
-    shape = (len(beats), num_leads)
+    lead_onset, lead_offset = _bounds(activity[0] > 1, np.repeat(start[:1], num_leads), pause)
     earlier, later = QRS_ONSET_SHIFT * sampling_rate, QRS_OFFSET_SHIFT * sampling_rate
     return WaveMarks(
         onset + earlier,
         offset + later,
-        lead_onset.reshape(shape) + earlier,
-        lead_offset.reshape(shape) + later,
+        lead_onset + earlier,
+        lead_offset + later,
         middle,
     )
 
@@ -162,7 +159,11 @@ def delineate_t(
     limit = min(end - 2, round(qrs_onset + min(T_PEAK_LIMIT * root, interval - 0.14) * sampling_rate))
     if limit - first < 0.03 * sampling_rate:
         return None
-    smooth = gaussian_filter1d(beats[..., : end + 1], T_SMOOTHING * sampling_rate, axis=2, mode="nearest")
+    smooth = np.zeros((*beats.shape[:2], end + 1), np.float32)
+    near = max(0, first - round(0.1 * sampling_rate))
+    smooth[..., near:] = gaussian_filter1d(
+        beats[..., near : end + 1], T_SMOOTHING * sampling_rate, axis=2, mode="nearest", truncate=3.0
+    )
     before = max(1, round(qrs_onset))
     level = np.median(beats[..., max(0, before - 8) : before], axis=2, keepdims=True)
     height = np.abs(smooth - level)
@@ -174,8 +175,9 @@ def delineate_t(
     offsets, sizes = _trapezium_end(
         smooth, peaks, round(T_SLOPE_WINDOW * sampling_rate), round(T_REACH * sampling_rate), end
     )
-    marks = _over_leads(offsets, sizes)
-    return WaveMarks(np.full(len(beats), np.nan), np.nanmedian(marks, axis=1), np.full(marks.shape, np.nan), marks, peak)
+    marks = _over_leads(offsets, sizes) + T_OFFSET_SHIFT * sampling_rate
+    unknown = np.full(marks.shape, np.nan)
+    return WaveMarks(unknown[:, 0], _median_mark(marks), unknown[0], marks[0], peak)
 
 
 @dataclass(frozen=True)
@@ -215,7 +217,7 @@ def delineate_p(median: MedianBeat, qrs_onset: float, t_end: float, interval: fl
     bump = _bump(smooth, width)[0]
     single = _bump(_smooth_before(median.beats, end, sampling_rate), width)
     count = len(single)
-    error = np.square(np.nanstd(single[..., first:last], axis=0, ddof=1)).mean() / count if count > 1 else np.inf
+    error = _variance(single[..., first:last]) / count if count > 1 else np.inf
     power = np.square(bump).mean(axis=0)
     peak = first + int(np.argmax(power[first:last]))
     strength = float(np.sqrt(power[peak] / max(error, 1e-12)))
@@ -253,7 +255,7 @@ def _p_marks(
     lead_onsets, lead_offsets = _over_leads(size - 1 - onsets, sizes), _over_leads(offsets, sizes)
     lead_offsets = lead_offsets + P_OFFSET_SHIFT * sampling_rate
     return WaveMarks(
-        np.nanmedian(lead_onsets, axis=1), np.nanmedian(lead_offsets, axis=1), lead_onsets, lead_offsets, peak
+        _median_mark(lead_onsets), _median_mark(lead_offsets), lead_onsets[0], lead_offsets[0], peak
     )
 
 
@@ -264,7 +266,7 @@ def _smooth_before(beats: Values, end: int, sampling_rate: float) -> Values:
     margin = round(2 * P_BUMP * sampling_rate)
     held = np.pad(beats[..., : max(2, end)], ((0, 0), (0, 0), (0, margin)), "edge")
     held[..., end:] = held[..., max(0, end - 2) : end].mean(axis=2, keepdims=True)
-    return np.asarray(gaussian_filter1d(held, P_SMOOTHING * sampling_rate, axis=2, mode="nearest"))
+    return np.asarray(gaussian_filter1d(held, P_SMOOTHING * sampling_rate, axis=2, mode="nearest", truncate=3.0))
 
 
 def _bump(values: Values, width: int) -> Values:
@@ -272,6 +274,12 @@ def _bump(values: Values, width: int) -> Values:
     bump = np.zeros_like(values)
     bump[..., width:-width] = values[..., width:-width] - 0.5 * (values[..., : -2 * width] + values[..., 2 * width :])
     return bump
+
+
+def _variance(single: Values) -> float:
+    """Return the variance over beats, as a mean over leads and samples."""
+    complete = single[~np.isnan(single).any(axis=(1, 2))]
+    return float(complete.var(axis=0, ddof=1).mean()) if len(complete) > 1 else np.inf
 
 
 def _similarity(single: Values, typical: Values) -> float:
@@ -313,6 +321,14 @@ def _trapezium_end(values: Values, peaks: Samples, slope: int, reach: int, end: 
 def _over_leads(marks: Array, sizes: Values) -> Array:
     """Replace marks of leads with a small wave by NaN."""
     return np.where(sizes >= MIN_LEAD_SIZE * np.median(sizes, axis=1, keepdims=True), marks, np.nan)
+
+
+def _median_mark(marks: Array) -> Array:
+    """Return the median over leads of marks (beats, leads) without NaN, which is slow in NumPy."""
+    ordered = np.sort(marks, axis=1)  # NaN last
+    count = np.maximum(np.isfinite(ordered).sum(axis=1), 1)
+    middle = np.stack([(count - 1) // 2, count // 2], axis=1)
+    return np.asarray(np.take_along_axis(ordered, middle, axis=1).mean(axis=1))
 
 
 def _quantile(values: Values, fraction: float) -> Values:

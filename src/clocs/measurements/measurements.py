@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from clocs.core.recording import Recording
 from clocs.measurements import axes, delineation
-from clocs.measurements.filtering import FilteredSignal, filter_signal
+from clocs.measurements.filtering import filter_signal
+from clocs.measurements.flutter import flutter_ratio
 from clocs.measurements.median_beat import MedianBeat, make_median_beat
 from clocs.measurements.pacing_spikes import find_spikes, remove_spikes
 from clocs.measurements.qrs_detection import detect_qrs, qrs_curve
@@ -46,6 +47,10 @@ P_LIMITS, PR_LIMITS, QRS_LIMITS, QT_LIMITS = (40.0, 200.0), (80.0, 400.0), (40.0
 """Limits in ms of what can be a P duration, a PR interval, a QRS duration and a QT interval."""
 MIN_P_STRENGTH, MIN_P_SIMILARITY = 5.0, 0.8
 """Minimum strength and similarity of P waves."""
+FLUTTER_RATIO: Final = {True: 2.0, False: 0.9}
+"""Ratio of flutter above which P waves are not measured, for regular and irregular rhythms."""
+MAX_RATE_FOR_FLUTTER: Final = 110.0
+"""Heart rate above which a regular rhythm has lines at the frequency of flutter itself."""
 MAX_LEAD_SPREAD: Final = 45.0
 """Maximum spread over leads in ms of the end of T."""
 MAD_TO_SD: Final = 1.4826
@@ -120,15 +125,14 @@ def _analyze(signal: Values, sampling_rate: float, leads: tuple[str, ...], *, pa
     if median is None or reason:
         found |= {name: Measurement(reason=reason) for name in NAMES if name not in found}
     else:
-        waves, marks = _measure_waves(median, filtered.sampling_rate, leads, intervals, paced=paced)
+        atria = _atrial_reason(filtered.values, filtered.sampling_rate, positions, intervals, paced=paced)
+        waves, marks = _measure_waves(median, filtered.sampling_rate, leads, intervals, atria)
         found |= waves
         seconds = tuple((median.positions / filtered.sampling_rate).tolist())
         beat = MarkedBeat(median.values, filtered.sampling_rate, leads, marks, median.middle, seconds)
-    deviation = np.abs(intervals / np.median(intervals) - 1)
-    regular = bool(np.mean(deviation <= REGULAR_DEVIATION) >= 0.9)
     count = len(median.beats) if median is not None else 0
     return Measurements(
-        **found, regular=regular, num_beats=len(at), num_median_beats=count, paced=paced, leads=leads, beat=beat
+        **found, regular=_is_regular(intervals), num_beats=len(at), num_median_beats=count, paced=paced, leads=leads, beat=beat
     )
 
 
@@ -161,13 +165,32 @@ def _rhythm(intervals: Array) -> dict[str, Measurement]:
     }
 
 
+def _is_regular(intervals: Array) -> bool:
+    """Return whether nine of ten intervals are close to their median."""
+    return bool(np.mean(np.abs(intervals / np.median(intervals) - 1) <= REGULAR_DEVIATION) >= 0.9)
+
+
+def _atrial_reason(
+    values: Values, sampling_rate: float, positions: npt.NDArray[np.intp], intervals: Array, *, paced: bool
+) -> str:
+    """Return why P waves are not measured, empty if they can be measured."""
+    if paced:
+        return "pacing spikes"
+    regular = _is_regular(intervals)
+    if regular and 60 / intervals.mean() > MAX_RATE_FOR_FLUTTER:
+        return ""
+    ratio = flutter_ratio(values, sampling_rate, positions)
+    return "atrial activity as in flutter or fibrillation" if ratio > FLUTTER_RATIO[regular] else ""
+
+
 def _measure_waves(
-    median: MedianBeat, sampling_rate: float, leads: tuple[str, ...], intervals: Array, *, paced: bool
+    median: MedianBeat, sampling_rate: float, leads: tuple[str, ...], intervals: Array, atrial_reason: str
 ) -> tuple[dict[str, Measurement], dict[str, float]]:
     """Return durations, intervals and axes of the waves, and the marks of the median beat in samples."""
     ms = 1000 / sampling_rate
     interval, mean = float(np.median(intervals)), float(intervals.mean())
-    stack = np.concatenate([median.values[None], np.nan_to_num(median.beats)])
+    single = np.nan_to_num(median.beats) if np.isnan(median.beats).any() else median.beats
+    stack = np.concatenate([median.values[None], single])
     qrs = delineation.delineate_qrs(stack, median.middle, sampling_rate)
     onset, offset = float(qrs.onset[0]), float(qrs.offset[0])
     found = {"qrs_duration": _difference(qrs.offset, qrs.onset, qrs.lead_offsets, qrs.lead_onsets, ms, QRS_LIMITS)}
@@ -183,10 +206,10 @@ def _measure_waves(
     found["qtc_bazett"] = _scaled(found["qt_interval"], mean**-0.5)
     found["qtc_fridericia"] = _scaled(found["qt_interval"], mean ** (-1 / 3))
     end = t_end if t is not None else offset + 0.2 * sampling_rate
-    p = None if paced else delineation.delineate_p(median, onset, end, interval, sampling_rate)
+    p = None if atrial_reason else delineation.delineate_p(median, onset, end, interval, sampling_rate)
     found["pr_interval"], found["p_duration"] = _p_values(median, p, qrs, sampling_rate)
-    if paced:
-        found["pr_interval"] = found["p_duration"] = Measurement(reason="pacing spikes")
+    if atrial_reason:
+        found["pr_interval"] = found["p_duration"] = Measurement(reason=atrial_reason)
     if p is not None and found["pr_interval"].value is not None:
         marks |= {"p_onset": float(p.marks.onset[0]), "p_offset": float(p.marks.offset[0])}
     level = (onset - 0.016 * sampling_rate, onset)
@@ -203,7 +226,7 @@ def _qt(qrs: delineation.WaveMarks, t: delineation.WaveMarks | None, ms: float) 
     if t is None:
         return Measurement(reason="no room for a T wave between beats")
     value = _difference(t.offset, qrs.onset, t.lead_offsets, qrs.lead_onsets, ms, QT_LIMITS)
-    if value.value is not None and (_spread(t.lead_offsets[0]) or 0) * ms > MAX_LEAD_SPREAD:
+    if value.value is not None and (_spread(t.lead_offsets) or 0) * ms > MAX_LEAD_SPREAD:
         return Measurement(reason="leads disagree on the end of T")
     return value
 
@@ -236,7 +259,7 @@ def _difference(
     value = float(end[0] - start[0]) * ms
     if not limits[0] <= value <= limits[1]:
         return Measurement(reason=f"{value:.0f} ms is implausible")
-    leads = (lead_ends[0] - lead_starts[0]) * ms
+    leads = (lead_ends - lead_starts) * ms
     return Measurement(value, _spread((end[1:] - start[1:]) * ms), _spread(leads) if len(leads) > 1 else None)
 
 

@@ -39,17 +39,23 @@ MAX_BACKGROUND: Final = 0.45
 """Maximum slope between beats, relative to that of QRS complexes."""
 MIN_GROUP: Final = 0.4
 """Minimum fraction of beats with the most frequent shape."""
-RATE_LIMITS: Final = (20.0, 300.0)
+MIN_RATE_GROUP, MIN_RATE_CORRELATION = 0.25, 0.8
+"""Minimum fraction of beats of one shape and their minimum correlation for a heart rate."""
+MIN_RELATIVE_SIZE: Final = 0.1
+"""Minimum height of QRS after filtering, relative to the standard deviation of the lead before it."""
+RATE_LIMITS: Final = (20.0, 250.0)
 """Limits of the heart rate in beats per minute."""
 REGULAR_DEVIATION: Final = 0.1
 """Maximum difference of intervals from their median, as a fraction, in a regular rhythm."""
 P_LIMITS, PR_LIMITS, QRS_LIMITS, QT_LIMITS = (40.0, 200.0), (80.0, 400.0), (40.0, 240.0), (200.0, 700.0)
 """Limits in ms of what can be a P duration, a PR interval, a QRS duration and a QT interval."""
-MIN_P_STRENGTH, MIN_P_SIMILARITY = 5.0, 0.8
-"""Minimum strength and similarity of P waves."""
+MIN_P_STRENGTH: Final = {True: 5.0, False: 9.0}
+"""Minimum strength of P waves in regular and irregular rhythms."""
+MIN_P_SIMILARITY: Final = {True: 0.8, False: 0.9}
+"""Minimum similarity of P waves in regular and irregular rhythms."""
 FLUTTER_RATIO: Final = {True: 2.0, False: 0.9}
 """Ratio of flutter above which P waves are not measured, for regular and irregular rhythms."""
-MAX_RATE_FOR_FLUTTER: Final = 110.0
+MAX_RATE_FOR_FLUTTER: Final = 100.0
 """Heart rate above which a regular rhythm has lines at the frequency of flutter itself."""
 MAX_LEAD_SPREAD: Final = 45.0
 """Maximum spread over leads in ms of the end of T."""
@@ -117,12 +123,13 @@ def _analyze(signal: Values, sampling_rate: float, leads: tuple[str, ...], *, pa
     background = float(np.median(curve) / np.median(curve[at]))
     intervals = np.diff(at) / filtered.slope_rate
     rate = 60 / float(intervals.mean())
-    if background > MAX_BACKGROUND or not RATE_LIMITS[0] <= rate <= RATE_LIMITS[1]:
+    clear = background <= MAX_BACKGROUND and RATE_LIMITS[0] <= rate <= RATE_LIMITS[1]
+    if median is None or not clear or not _has_beats(median, signal):
         return _nothing("no clear beats", leads, len(at), paced=paced)
     found = _rhythm(intervals)
     reason = _rejection(median)
     beat = None
-    if median is None or reason:
+    if reason:
         found |= {name: Measurement(reason=reason) for name in NAMES if name not in found}
     else:
         atria = _atrial_reason(filtered.values, filtered.sampling_rate, positions, intervals, paced=paced)
@@ -130,9 +137,14 @@ def _analyze(signal: Values, sampling_rate: float, leads: tuple[str, ...], *, pa
         found |= waves
         seconds = tuple((median.positions / filtered.sampling_rate).tolist())
         beat = MarkedBeat(median.values, filtered.sampling_rate, leads, marks, median.middle, seconds)
-    count = len(median.beats) if median is not None else 0
     return Measurements(
-        **found, regular=_is_regular(intervals), num_beats=len(at), num_median_beats=count, paced=paced, leads=leads, beat=beat
+        **found,
+        regular=_is_regular(intervals),
+        num_beats=len(at),
+        num_median_beats=len(median.beats),
+        paced=paced,
+        leads=leads,
+        beat=beat,
     )
 
 
@@ -147,9 +159,16 @@ def lead_agreement(median: MedianBeat, sampling_rate: float) -> Array:
     return np.asarray(np.median(np.einsum("bls,ls->bl", single, typical) / np.maximum(sizes, 1e-12), axis=0))
 
 
-def _rejection(median: MedianBeat | None) -> str:
+def _has_beats(median: MedianBeat, signal: Values) -> bool:
+    """Return whether detected beats resemble each other and are more than what is left of hum or drift."""
+    height = np.ptp(median.values, axis=1) / np.maximum(signal.std(axis=1), 1e-12)
+    alike = median.group.mean() >= MIN_RATE_GROUP and median.correlation >= MIN_RATE_CORRELATION
+    return bool(alike and height.max() >= MIN_RELATIVE_SIZE)
+
+
+def _rejection(median: MedianBeat) -> str:
     """Return why no wave is measured, empty if waves can be measured."""
-    if median is None or median.group.mean() < MIN_GROUP or len(median.beats) < MIN_BEATS:
+    if median.group.mean() < MIN_GROUP or len(median.beats) < MIN_BEATS:
         return "too few beats of one shape"
     if median.correlation < MIN_CORRELATION:
         return "beats differ too much"
@@ -207,7 +226,7 @@ def _measure_waves(
     found["qtc_fridericia"] = _scaled(found["qt_interval"], mean ** (-1 / 3))
     end = t_end if t is not None else offset + 0.2 * sampling_rate
     p = None if atrial_reason else delineation.delineate_p(median, onset, end, interval, sampling_rate)
-    found["pr_interval"], found["p_duration"] = _p_values(median, p, qrs, sampling_rate)
+    found["pr_interval"], found["p_duration"] = _p_values(median, p, qrs, sampling_rate, _is_regular(intervals))
     if atrial_reason:
         found["pr_interval"] = found["p_duration"] = Measurement(reason=atrial_reason)
     if p is not None and found["pr_interval"].value is not None:
@@ -232,13 +251,13 @@ def _qt(qrs: delineation.WaveMarks, t: delineation.WaveMarks | None, ms: float) 
 
 
 def _p_values(
-    median: MedianBeat, p: delineation.PWave | None, qrs: delineation.WaveMarks, sampling_rate: float
+    median: MedianBeat, p: delineation.PWave | None, qrs: delineation.WaveMarks, sampling_rate: float, regular: bool
 ) -> tuple[Measurement, Measurement]:
     """Return PR interval and P duration."""
     ms = 1000 / sampling_rate
     if p is None:
         return (Measurement(reason="no room for a P wave between T and QRS"),) * 2
-    if p.strength < MIN_P_STRENGTH or p.similarity < MIN_P_SIMILARITY:
+    if p.strength < MIN_P_STRENGTH[regular] or p.similarity < MIN_P_SIMILARITY[regular]:
         return (Measurement(reason="no repeating P wave"),) * 2
     single = delineation.p_of_beats(median, p, float(qrs.onset[0]), sampling_rate)
     onset, offset = (

@@ -73,9 +73,13 @@ def make_median_beat(values: Values, sampling_rate: float, positions: Positions)
     if group.sum() < 2:
         return None
     interval = float(np.median(np.diff(positions))) / sampling_rate
-    chosen = _typical_intervals(positions, group)
-    at = positions[chosen] + shifts[chosen]
     half, reach = round(HALF_WINDOW * sampling_rate), round(FINE_SHIFT * sampling_rate)
+    margin = half + 3 * reach
+    inside = (positions + shifts >= margin) & (positions + shifts < values.shape[1] - margin)
+    chosen = _typical_intervals(positions, group & inside)
+    at = positions[chosen] + shifts[chosen]
+    if len(at) < 2:
+        return None
     correlation = np.ones(len(at))
     for _ in range(2):
         template = np.median(_cut(values, at, half, half), axis=0)
@@ -116,8 +120,7 @@ def _typical_intervals(positions: Positions, group: npt.NDArray[np.bool_]) -> Po
     """Return the beats of a group that follow an interval of usual length, or all if these are too few."""
     relative = np.diff(positions, prepend=np.nan) / np.median(np.diff(positions))
     usual = group & (relative > MIN_RELATIVE_INTERVAL) & (relative < MAX_RELATIVE_INTERVAL)
-    first = np.arange(len(positions)) == 0
-    usual |= group & first
+    usual[0] = group[0]
     enough = usual.sum() >= max(3, 0.5 * group.sum())
     return np.flatnonzero(usual if enough else group)
 

@@ -16,8 +16,8 @@ MIN_HEIGHT: Final = 0.1
 """Minimum height in mV over the narrow time, as a mean over leads."""
 MIN_SHARPNESS: Final = 0.6
 """Minimum height over the narrow time, relative to that over the wide time."""
-MIN_SPIKES: Final = 3
-"""Minimum number of spikes. Fewer are artifacts."""
+MIN_SPIKES_PER_SECOND: Final = 0.35
+"""Minimum number of spikes per second. Fewer are artifacts."""
 MIN_SAMPLING_RATE: Final = 250.0
 """Minimum sampling rate in Hz at which spikes are narrower than QRS complexes."""
 REMOVED: Final = 0.012
@@ -32,7 +32,7 @@ def find_spikes(signal: Values, sampling_rate: float) -> Positions:
         sampling_rate: Sampling rate in Hz.
 
     Returns:
-        Positions in ascending order; empty with fewer than ``MIN_SPIKES``.
+        Positions in ascending order; empty with fewer than ``MIN_SPIKES_PER_SECOND``.
     """
     from scipy.ndimage import maximum_filter1d
 
@@ -46,7 +46,7 @@ def find_spikes(signal: Values, sampling_rate: float) -> Positions:
     around = maximum_filter1d(wide, 2 * reach + 1)
     is_peak = narrow == maximum_filter1d(narrow, 2 * reach + 1)
     found = np.flatnonzero(is_peak & (narrow > MIN_HEIGHT) & (narrow > MIN_SHARPNESS * around))
-    return found if len(found) >= MIN_SPIKES else np.empty(0, np.intp)
+    return found if len(found) * sampling_rate >= MIN_SPIKES_PER_SECOND * signal.shape[1] else np.empty(0, np.intp)
 
 
 def remove_spikes(signal: Values, spikes: Positions, sampling_rate: float) -> Values:

@@ -17,6 +17,7 @@ PACKAGE = ROOT / "src" / "clocs"
 LAYERS = {
     "core": 0,
     "signals": 1,
+    "measurements": 1,
     "formats": 1,
     "metrics": 1,
     "drawing": 1,
@@ -40,6 +41,7 @@ ROOT_FILES = {"__init__", "__main__"}
 
 NEIGHBOURS: dict[str, set[str]] = {
     "signals": set(),
+    "measurements": {"signals"},
     "formats": {"signals"},
     "metrics": set(),
     "drawing": {"signals"},

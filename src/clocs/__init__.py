@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from clocs.formats.writing import write as write
     from clocs.inference.pretrained import load_encoder as load_encoder
     from clocs.inference.transformer import EcgEmbedder as EcgEmbedder
+    from clocs.measurements.measurements import measure as measure
     from clocs.publishing.publish import publish as publish
     from clocs.signals.framing import FramePolicy as FramePolicy
     from clocs.signals.quality import GatePolicy as GatePolicy
@@ -72,6 +73,7 @@ _EXPORTS = {
     "FramePolicy": "clocs.signals.framing:FramePolicy",
     "GatePolicy": "clocs.signals.quality:GatePolicy",
     "assess": "clocs.signals.quality:assess",
+    "measure": "clocs.measurements.measurements:measure",
     "archive_report": "clocs.store.summary:archive_report",
     "convert": "clocs.store.convert:convert",
     "deidentify": "clocs.store.deidentify:deidentify",

@@ -231,7 +231,7 @@ def _measure_waves(
         found["pr_interval"] = found["p_duration"] = Measurement(reason=atrial_reason)
     if p is not None and found["pr_interval"].value is not None:
         marks |= {"p_onset": float(p.marks.onset[0]), "p_offset": float(p.marks.offset[0])}
-    level = (onset - 0.016 * sampling_rate, onset)
+    level = (onset - 0.024 * sampling_rate, onset - 0.008 * sampling_rate)
     found["qrs_axis"] = _axis(stack, leads, (onset, offset), level)
     span = (offset + T_AXIS_DELAY * sampling_rate, t_end)
     found["t_axis"] = (

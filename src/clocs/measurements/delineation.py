@@ -14,9 +14,9 @@ P is a local bump before QRS: its amplitude over the mean of points before and a
 its amplitude exceeds the standard error over beats, and single beats resemble the median. Fibrillating atria do not
 repeat, because their waves are independent of QRS.
 
-Constant corrections in ms remove the bias of the marks: of P to the observers of LUDB (its odd records), of QRS and T to
-the program of the devices that recorded Chapman (its training part). LUDB's observers set marks of QRS about 10 ms
-farther out on both sides, but limits such as 120 ms for bundle branch block are used with such programs.
+Constant corrections remove the bias of the marks: of P to the observers of LUDB (its odd records), of QRS and T to the
+program of the devices that recorded Chapman (its training part). LUDB's observers set marks of QRS about 10 ms farther
+out on both sides, but limits such as 120 ms for bundle branch block are used with such programs.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ QRS_SMOOTHING, P_SMOOTHING, T_SMOOTHING = 0.005, 0.008, 0.012
 """Standard deviations in seconds of the Gaussian filters for QRS, P and T."""
 QRS_SLOPE: Final = 0.1
 """Threshold of a lead, as a fraction of its steepest slope in QRS."""
-QRS_NOISE: Final = 5.0
+QRS_NOISE: Final = 8.0
 """Threshold of a lead, as a multiple of its usual slope outside QRS."""
 QUIET_QUANTILE: Final = 0.35
 """Quantile of the slopes outside QRS that is their usual slope between waves."""
-QRS_PAUSE: Final = 0.014
+QRS_PAUSE: Final = 0.01
 """Seconds without slopes that end QRS."""
 QRS_HALF_WIDTH: Final = 0.1
 """Seconds around the middle of QRS that are not regarded as outside QRS."""
-QRS_ONSET_SHIFT, QRS_OFFSET_SHIFT, T_OFFSET_SHIFT, P_OFFSET_SHIFT = -0.001, 0.001, 0.004, -0.009
+QRS_ONSET_SHIFT, QRS_OFFSET_SHIFT, T_OFFSET_SHIFT, P_OFFSET_SHIFT = -0.002, 0.002, 0.004, -0.009
 """Corrections of the marks in seconds."""
 T_DELAY: Final = 0.05
 """Minimum seconds from the end of QRS to the peak of T."""
@@ -99,7 +99,9 @@ def delineate_qrs(beats: Values, middle: int, sampling_rate: float) -> WaveMarks
     """
     from scipy.ndimage import gaussian_filter1d
 
-    slopes = np.abs(gaussian_filter1d(beats, QRS_SMOOTHING * sampling_rate, axis=2, order=1, mode="nearest", truncate=3.0))
+    slopes = np.abs(
+        gaussian_filter1d(beats, QRS_SMOOTHING * sampling_rate, axis=2, order=1, mode="nearest", truncate=3.0)
+    )
     half = round(QRS_HALF_WIDTH * sampling_rate)
     steepest = slopes[..., max(0, middle - half // 2) : middle + half // 2].max(axis=2)
     outside = np.concatenate([slopes[..., : max(1, middle - half)], slopes[..., middle + half :]], axis=2)
@@ -197,7 +199,9 @@ class PWave:
     """Amplitude of the bump, divided by the largest bump elsewhere between T and QRS."""
 
 
-def delineate_p(median: MedianBeat, qrs_onset: float, t_end: float, interval: float, sampling_rate: float) -> PWave | None:
+def delineate_p(
+    median: MedianBeat, qrs_onset: float, t_end: float, interval: float, sampling_rate: float
+) -> PWave | None:
     """Find start and end of P, and measure how well it repeats.
 
     Args:
@@ -257,9 +261,7 @@ def _p_marks(
     onsets, _ = _trapezium_end(mirrored, size - 1 - peaks, slope, round(P_REACH_BEFORE * sampling_rate), size - 1)
     lead_onsets, lead_offsets = _over_leads(size - 1 - onsets, sizes), _over_leads(offsets, sizes)
     lead_offsets = lead_offsets + P_OFFSET_SHIFT * sampling_rate
-    return WaveMarks(
-        _median_mark(lead_onsets), _median_mark(lead_offsets), lead_onsets[0], lead_offsets[0], peak
-    )
+    return WaveMarks(_median_mark(lead_onsets), _median_mark(lead_offsets), lead_onsets[0], lead_offsets[0], peak)
 
 
 def _smooth_before(beats: Values, end: int, sampling_rate: float) -> Values:

@@ -35,13 +35,15 @@ MIN_LEAD_AGREEMENT: Final = 0.6
 """Minimum correlation of the beats of a lead with its median beat."""
 MIN_CORRELATION: Final = 0.9
 """Minimum correlation of the beats with the median beat around QRS, over all leads."""
-MAX_BACKGROUND: Final = 0.45
-"""Maximum slope between beats, relative to that of QRS complexes."""
+MAX_BACKGROUND, MAX_FAST_BACKGROUND = 0.3, 0.45
+"""Maximum slope between beats, relative to that of QRS complexes, below and above ``FAST_RATE``."""
+FAST_RATE: Final = 120.0
+"""Heart rate above which slopes of neighbouring beats overlap."""
 MIN_GROUP: Final = 0.4
 """Minimum fraction of beats with the most frequent shape."""
 MIN_RATE_GROUP, MIN_RATE_CORRELATION = 0.25, 0.8
 """Minimum fraction of beats of one shape and their minimum correlation for a heart rate."""
-MIN_RELATIVE_SIZE: Final = 0.1
+MIN_RELATIVE_SIZE: Final = 0.3
 """Minimum height of QRS after filtering, relative to the standard deviation of the lead before it."""
 RATE_LIMITS: Final = (20.0, 250.0)
 """Limits of the heart rate in beats per minute."""
@@ -120,11 +122,9 @@ def _analyze(signal: Values, sampling_rate: float, leads: tuple[str, ...], *, pa
         good = np.flatnonzero(agreement >= MIN_LEAD_AGREEMENT)
         if 0 < len(good) < len(leads):
             return _analyze(signal[good], sampling_rate, tuple(leads[row] for row in good), paced=paced)
-    background = float(np.median(curve) / np.median(curve[at]))
     intervals = np.diff(at) / filtered.slope_rate
-    rate = 60 / float(intervals.mean())
-    clear = background <= MAX_BACKGROUND and RATE_LIMITS[0] <= rate <= RATE_LIMITS[1]
-    if median is None or not clear or not _has_beats(median, signal):
+    background = float(np.median(curve) / np.median(curve[at]))
+    if median is None or not _has_beats(median, signal, 60 / float(intervals.mean()), background):
         return _nothing("no clear beats", leads, len(at), paced=paced)
     found = _rhythm(intervals)
     reason = _rejection(median)
@@ -159,11 +159,12 @@ def lead_agreement(median: MedianBeat, sampling_rate: float) -> Array:
     return np.asarray(np.median(np.einsum("bls,ls->bl", single, typical) / np.maximum(sizes, 1e-12), axis=0))
 
 
-def _has_beats(median: MedianBeat, signal: Values) -> bool:
-    """Return whether detected beats resemble each other and are more than what is left of hum or drift."""
-    height = np.ptp(median.values, axis=1) / np.maximum(signal.std(axis=1), 1e-12)
+def _has_beats(median: MedianBeat, signal: Values, rate: float, background: float) -> bool:
+    """Return whether detected beats are clear, resemble each other, and are more than what is left of hum or drift."""
+    clear = background <= (MAX_FAST_BACKGROUND if rate > FAST_RATE else MAX_BACKGROUND)
     alike = median.group.mean() >= MIN_RATE_GROUP and median.correlation >= MIN_RATE_CORRELATION
-    return bool(alike and height.max() >= MIN_RELATIVE_SIZE)
+    height = np.ptp(median.values, axis=1) / np.maximum(signal.std(axis=1), 1e-12)
+    return bool(clear and alike and RATE_LIMITS[0] <= rate <= RATE_LIMITS[1] and height.max() >= MIN_RELATIVE_SIZE)
 
 
 def _rejection(median: MedianBeat) -> str:
@@ -282,9 +283,7 @@ def _difference(
     return Measurement(value, _spread((end[1:] - start[1:]) * ms), _spread(leads) if len(leads) > 1 else None)
 
 
-def _axis(
-    beats: Values, leads: tuple[str, ...], span: tuple[float, float], level: tuple[float, float]
-) -> Measurement:
+def _axis(beats: Values, leads: tuple[str, ...], span: tuple[float, float], level: tuple[float, float]) -> Measurement:
     """Return a frontal axis."""
     vectors = axes.frontal_vectors(beats, leads, *span, level)
     if vectors is None:

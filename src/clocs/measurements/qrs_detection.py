@@ -9,6 +9,7 @@ is dropped if the rhythm is regular without it.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -158,7 +159,7 @@ class _Follower:
         position = 1
         while position < len(kept) - 1:
             near = kept[max(0, position - MEMORY) : position + MEMORY + 1]
-            usual = _median([times[b] - times[a] for a, b in zip(near[:-1], near[1:], strict=True)])
+            usual = _median([times[b] - times[a] for a, b in pairwise(near)])
             before, index, after = kept[position - 1 : position + 2]
             high = min(_median([heights[other] for other in near]), heights[before], heights[after])
             if heights[index] < EXTRA_HEIGHT * high and times[after] - times[before] < EXTRA_INTERVAL * usual:

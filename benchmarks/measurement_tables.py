@@ -1,1 +1,128 @@
-def write_page(results): ...
+"""Tables of the docs page on measurements, between markers in the page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements.md"
+MARKS = {
+    "p_onset": "start of P",
+    "p_offset": "end of P",
+    "qrs_onset": "start of QRS",
+    "qrs_offset": "end of QRS",
+    "t_offset": "end of T",
+}
+VALUES = {
+    "heart_rate": "heart rate, /min",
+    "p_duration": "P, ms",
+    "pr_interval": "PR, ms",
+    "qrs_duration": "QRS, ms",
+    "qt_interval": "QT, ms",
+    "qtc_bazett": "QTc (Bazett), ms",
+    "qrs_axis": "QRS axis, degrees",
+    "t_axis": "T axis, degrees",
+}
+
+
+def write_page(results: dict[str, Any]) -> None:
+    """Replace the tables of the page."""
+    text = PAGE.read_text()
+    for name, make in TABLES.items():
+        pattern = rf"(?s)(<!-- table: {name} -->\n).*?(<!-- end -->)"
+        body = make(results)
+        text, count = re.subn(pattern, lambda found, body=body: f"{found[1]}{body}\n{found[2]}", text)
+        if count != 1:
+            raise SystemExit(f"{PAGE.name} has {count} places for the table '{name}'.")
+    PAGE.write_text(text)
+
+
+def _table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [titles, ["---"] * len(titles), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _ludb(results: dict[str, Any]) -> str:
+    part = results["ludb"]["even"]
+    rows = []
+    for name, title in MARKS.items():
+        row = part[name]
+        beats, records = row["beats"], row["records"]
+        measured = f"{records['n']} of {row['records_with_reference']}"
+        spread = [f"{beats['sd']:.1f}", f"{records['sd']:.1f}", f"{row['cse_sd']:.1f}", f"{row['scatter']:.1f}"]
+        rows.append([title, measured, f"{beats['bias']:+.1f}", *spread])
+    titles = [
+        "mark",
+        "records measured",
+        "bias",
+        "SD over beats",
+        "SD over records",
+        "CSE limit of SD",
+        "scatter of leads",
+    ]
+    return _table(titles, rows)
+
+
+def _chapman(results: dict[str, Any]) -> str:
+    rows = []
+    for name, title in VALUES.items():
+        for group, row in results["chapman"].get(name, {}).items():
+            shares = [f"{100 * row[key]:.0f} %" for key in ("within_10", "within_20")] if row["n"] else ["", ""]
+            count = f"{row['n']:,} of {row['recordings']:,}"
+            rows.append([title, group, count, f"{row['bias']:+.1f}", f"{row['sd']:.1f}", *shares])
+    return _table(["value", "rhythm", "measured", "bias", "SD", "within 10", "within 20"], rows)
+
+
+def _mitdb(results: dict[str, Any]) -> str:
+    found = results["mitdb"]
+    worst = sorted(found["records"].items(), key=lambda item: -(item[1]["missed"] + item[1]["extra"]))[:6]
+    rows = [[name, *(f"{row[key]:,}" for key in ("beats", "missed", "extra"))] for name, row in worst]
+    missed, extra = (sum(row[key] for row in found["records"].values()) for key in ("missed", "extra"))
+    rows.append(["all 48", f"{found['beats']:,}", f"{missed:,}", f"{extra:,}"])
+    table = _table(["record", "beats", "missed", "extra"], rows)
+    sensitivity, ppv = (f"{100 * found[key]:.2f} %" for key in ("sensitivity", "ppv"))
+    return f"Sensitivity {sensitivity}, positive predictive value {ppv}.\n\n{table}"
+
+
+def _synthetic(results: dict[str, Any]) -> str:
+    rows = []
+    for name, title in VALUES.items():
+        if row := results["synthetic"].get(name):
+            shares = [f"{100 * row[key]:.0f} %" for key in ("within_10", "within_20")]
+            rows.append([title, str(row["n"]), f"{row['bias']:+.1f}", f"{row['sd']:.1f}", *shares])
+    return _table(["value", "measured", "bias", "SD", "within 10", "within 20"], rows)
+
+
+def _absent(results: dict[str, Any]) -> str:
+    rows = [
+        [name, str(row["recordings"]), str(row["with_rate"]), str(row["with_interval"])]
+        for name, row in results["absent"].items()
+    ]
+    parts = [results["ludb"][part]["without_p"] for part in ("odd", "even")]
+    count, given = sum(part["records"] for part in parts), sum(len(part["with_pr"]) for part in parts)
+    rows.append(["LUDB records without P waves: PR", str(count), "", str(given)])
+    for rhythm, title in (("AFIB", "atrial fibrillation"), ("AF", "atrial flutter")):
+        row = results["chapman"]["pr_given"][rhythm]
+        share = round(row["share"] * row["recordings"])
+        rows.append([f"Chapman test patients with {title}: PR", str(row["recordings"]), "", str(share)])
+    return _table(["recordings", "number", "with a heart rate", "with the interval"], rows)
+
+
+def _speed(results: dict[str, Any]) -> str:
+    found = results["chapman"]
+    return (
+        f"{found['processor_ms']:.0f} ms of processor time for a recording of twelve leads and 10 s at 500 Hz (mean of "
+        f"{found['recordings']:,}, one thread of a shared machine)."
+    )
+
+
+TABLES = {
+    "ludb": _ludb,
+    "chapman": _chapman,
+    "mitdb": _mitdb,
+    "synthetic": _synthetic,
+    "absent": _absent,
+    "speed": _speed,
+}

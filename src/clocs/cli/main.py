@@ -19,6 +19,7 @@ from clocs.cli.data import data
 from clocs.cli.embed import classify, embed
 from clocs.cli.evaluate import evaluate
 from clocs.cli.index import index, similar
+from clocs.cli.measure import measure
 from clocs.cli.pretrain import pretrain
 from clocs.cli.serve import serve
 from clocs.cli.show import show
@@ -36,7 +37,7 @@ RESUMABLE: Final = {
 """Commands that continue where they stopped when they are called again."""
 
 PANELS: Final[dict[str, dict[str, typer.Typer | Callable[..., None]]]] = {
-    "Data": {"data": data, "convert": convert},
+    "Data": {"data": data, "convert": convert, "measure": measure},
     "Encoders": {"pretrain": pretrain, "show": show, "evaluate": evaluate, "benchmark": benchmark},
     "Inference": {"embed": embed, "classify": classify, "serve": serve},
     "Similar patients": {

@@ -76,14 +76,14 @@ def measure(
 
     Args:
         recording: A recording, or a signal in mV of shape (leads, samples) or (samples,). At least 5 s are useful.
-        sampling_rate: Sampling rate of a signal in Hz, at least 100.
+        sampling_rate: Sampling rate of a signal in Hz. Below 100 Hz, there are no values.
         leads: Names of the leads of a signal. Without names, there are no axes.
 
     Returns:
         Measurements. A value that cannot be measured is None and has a reason.
 
     Raises:
-        ValueError: The sampling rate of a signal is missing, or below 100 Hz.
+        ValueError: The sampling rate of a signal is missing, or its names do not match its leads.
 
     Example:
         >>> from clocs.signals.heart_vector import make_heart
@@ -96,12 +96,14 @@ def measure(
         True
     """
     signal, sampling_rate, names = _as_signal(recording, sampling_rate, leads)
+    if sampling_rate < MIN_SAMPLING_RATE:
+        return _nothing(f"sampling rate below {MIN_SAMPLING_RATE:g} Hz", names)
     usable = _usable_leads(signal)
     if not len(usable):
         return _nothing("all leads are flat")
     signal, names = _fill_gaps(signal[usable]), tuple(names[row] for row in usable)
     if signal.shape[1] < 2 * sampling_rate:
-        return _nothing("shorter than 2 s", leads=names)
+        return _nothing("shorter than 2 s", names)
     spikes = find_spikes(signal, sampling_rate)
     if len(spikes):
         signal = remove_spikes(signal, spikes, sampling_rate)
@@ -317,9 +319,8 @@ def _as_signal(
     else:
         signal = np.atleast_2d(np.asarray(recording, np.float32))
     names = tuple(leads) if leads is not None else tuple(f"lead {row + 1}" for row in range(len(signal)))
-    if sampling_rate is None or sampling_rate < MIN_SAMPLING_RATE:
-        given = "none" if sampling_rate is None else f"{sampling_rate:g}"
-        raise ValueError(f"Expected a sampling rate of at least {MIN_SAMPLING_RATE:g} Hz, got {given}.")
+    if sampling_rate is None:
+        raise ValueError("Expected a sampling rate with a signal. Pass `sampling_rate=` in Hz.")
     if signal.ndim != 2 or len(names) != len(signal):
         raise ValueError(f"Expected a signal of shape (leads, samples) with one name per lead, got {signal.shape}.")
     return signal, sampling_rate, names

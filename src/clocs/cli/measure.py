@@ -1,0 +1,55 @@
+"""``clocs measure``: heart rate, intervals and axes of ECG files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from clocs.cli.arguments import AsJson
+from clocs.cli.terminal import print_table
+
+TITLES = {
+    "heart_rate": ("heart rate", "/min"),
+    "rr_variation": ("variation of RR", "%"),
+    "p_duration": ("P", "ms"),
+    "pr_interval": ("PR", "ms"),
+    "qrs_duration": ("QRS", "ms"),
+    "qt_interval": ("QT", "ms"),
+    "qtc_bazett": ("QTc (Bazett)", "ms"),
+    "qtc_fridericia": ("QTc (Fridericia)", "ms"),
+    "qrs_axis": ("QRS axis", "degrees"),
+    "t_axis": ("T axis", "degrees"),
+}
+"""Name and unit of each measurement."""
+
+
+def measure(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="An ECG file of any format.")],
+    as_json: AsJson = False,
+) -> None:
+    """Measure heart rate, intervals and axes of an ECG file, from all leads together.
+
+    Shows the spread over beats and leads, and why a value is missing.
+    """
+    from clocs.formats import read
+    from clocs.measurements.measurements import measure as run
+
+    measured = run(read(file))
+    if as_json:
+        typer.echo(json.dumps({"file": str(file), **measured.as_dict()}))
+        return
+    rows = [
+        (f"{TITLES[name][0]} [{TITLES[name][1]}]", *map(_cell, (m.value, m.beat_spread, m.lead_spread)), m.reason)
+        for name, m in measured.values().items()
+    ]
+    print_table(("measurement", "value", "spread over beats", "spread over leads", "note"), rows)
+    rhythm = {True: "regular", False: "irregular", None: "unknown"}[measured.regular]
+    paced = ", pacing spikes" if measured.paced else ""
+    typer.echo(f"{measured.num_beats} beats, rhythm {rhythm}{paced}; leads {', '.join(measured.leads) or 'none'}")
+
+
+def _cell(value: float | None) -> str:
+    return "" if value is None else f"{value:.0f}"

@@ -1,0 +1,28 @@
+"""The command ``clocs measure``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+import clocs
+from clocs.cli.measure import TITLES
+from clocs.core.recording import quantize
+from clocs.measurements.results import NAMES
+from tests.cli.conftest import Command
+from tests.measurements.test_measurements import simulated
+
+
+def test_a_file_as_a_table_and_as_json(command: Command, tmp_path: Path) -> None:
+    signal, _ = simulated("SR", leads=("I", "II"))
+    recording = clocs.Recording(quantize(signal), np.full(2, 1000.0), np.zeros(2, np.int32), 500, ("I", "II"))
+    clocs.write(recording, tmp_path / "ecg.edf")
+    out, _ = command("measure", tmp_path / "ecg.edf")
+    assert "QTc (Fridericia) [ms]" in out
+    assert "rhythm regular" in out
+    values = json.loads(command("measure", tmp_path / "ecg.edf", "--json")[0])
+    expected = clocs.measure(clocs.read(tmp_path / "ecg.edf"))
+    assert values["qt_interval"]["value"] == expected.qt_interval.value
+    assert set(NAMES) == set(TITLES) <= set(values)

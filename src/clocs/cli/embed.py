@@ -124,16 +124,19 @@ def classify(
     encoder: EncoderName = DEFAULT_ENCODER,
     classifier: Annotated[
         str | None,
-        typer.Option(help="Use this classifier of the encoder. Default: the first one that fits a lead of the file."),
+        typer.Option(help="Use this classifier of the encoder. Default: the first one that fits leads of the file."),
     ] = None,
-    any_lead: AnyLead = False,
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
-    """Estimate the probability of each class of an encoder's classifier. Research use only, not a diagnosis."""
+    """Estimate the probability of each class of an encoder's classifier. Research use only, not a diagnosis.
+
+    Uses the largest set of leads that the classifier and the file have in common: all twelve, six limb leads, I or II.
+    """
+    from clocs.inference.classification import format_set
     from clocs.inference.pretrained import load_encoder
 
-    found = load_encoder(encoder, device=device).classify(file, any_lead=any_lead, classifier=classifier)
+    found = load_encoder(encoder, device=device).classify(file, classifier=classifier)
     if as_json:
         typer.echo(json.dumps({"file": str(file), **asdict(found)}))
         return
@@ -142,7 +145,7 @@ def classify(
         for item in found.classes
     ]
     print_table(["class", "meaning", "probability", "how often that was right", "in training"], rows)
-    typer.echo(f"classifier: {found.classifier}")
+    typer.echo(f"classifier: {found.classifier}, from {format_set(found.leads)}")
     for sentence in (*found.notes, *found.limitations):
         typer.echo(sentence)
     typer.echo("Research use only, not a diagnosis.")

@@ -162,16 +162,24 @@ def publish_command(
     split: Annotated[
         str | None, typer.Option(help="Use this split of stores that did not train the encoder. Default: default.")
     ] = None,
+    task: Annotated[
+        list[str] | None,
+        typer.Option(help="Fit a classifier for this task of the stores. Repeatable. Default: their classes."),
+    ] = None,
+    cache: Annotated[
+        Path | None, typer.Option(help="Store features of recordings here, to continue after an interruption.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Publish an encoder with calibrated classifiers and a model card.
 
-    Each store's labels get a classifier. Pass all stores that the encoder was trained on, or other stores of which it
+    Each store's labels get a classifier, with weights for each set of leads: all twelve, six limb leads, I, II. Pass all stores that the encoder was trained on, or other stores of which it
     has seen no test patient. The latter adds classifiers for your own labels to a shipped encoder.
     """
     from clocs.publishing.publish import publish
 
-    found = publish(checkpoint, store, out, name, extra_stores=extra_store or (), split=split)
+    stores = extra_store or ()
+    found = publish(checkpoint, store, out, name, extra_stores=stores, split=split, tasks=task or (), cache=cache)
     typer.echo(json.dumps(found) if as_json else (out / "README.md").read_text())
 
 

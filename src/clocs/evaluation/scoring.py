@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,48 +16,47 @@ from clocs.metrics.pooling import pool, pool_truth
 
 LEVELS = ("frame", "recording", "patient")
 """``frame``: every lead and frame by itself, as in the paper. Others: the mean over a recording or a patient."""
+RECORDING_LEVELS = LEVELS[1:]
+"""Levels of classifiers of whole recordings."""
 
-Adjust = Callable[[npt.NDArray[np.floating]], npt.NDArray[np.floating]]
-"""Calibration of mean probabilities (G, K) of recordings or patients."""
 
-
-def outputs_by_level(scores: ModelOutputs, adjust: Adjust | None = None) -> Iterator[tuple[str, ModelOutputs]]:
+def outputs_by_level(scores: ModelOutputs) -> Iterator[tuple[str, ModelOutputs]]:
     """Iterate over the levels, with the scores of each."""
     for level, groups in zip(LEVELS, (None, scores.record, scores.patient), strict=True):
-        yield level, scores if groups is None else pool_outputs(scores, groups, adjust)
+        yield level, scores if groups is None else pool_outputs(scores, groups)
 
 
-def pool_outputs(scores: ModelOutputs, groups: npt.NDArray[np.int64], adjust: Adjust | None = None) -> ModelOutputs:
+def pool_outputs(scores: ModelOutputs, groups: npt.NDArray[np.int64]) -> ModelOutputs:
     """Average the values of each group.
 
     Args:
         scores: N rows.
         groups: Group of each row, (N,).
-        adjust: Calibration of the means.
 
     Returns:
         One row a group, by ascending group.
     """
     unique, values = pool(scores.values, groups)
-    values = values if adjust is None else np.asarray(adjust(values))
     first = np.unique(groups, return_index=True)[1]
     assert np.array_equal(groups[first], unique)
     truth = pool_truth(scores.truth, groups)[1]
     return ModelOutputs(values.astype(np.float32), truth, scores.record[first], scores.patient[first], scores.classes)
 
 
-def compute_metrics(scores: ModelOutputs, *, adjust: Adjust | None = None, replicates: int = 1000) -> dict[str, Any]:
+def compute_metrics(
+    scores: ModelOutputs, *, levels: Sequence[str] = LEVELS, replicates: int = 1000
+) -> dict[str, Any]:
     """Compute AUC, average precision and calibration of class probabilities.
 
     Args:
         scores: Class probabilities of a test part.
-        adjust: Calibration of the mean probabilities of recordings and patients.
+        levels: Levels to compute.
         replicates: Bootstrap replicates of the intervals.
 
     Returns:
         Metrics by level as JSON: macro averages, and those of each class.
     """
-    return {level: _level_metrics(rows, replicates) for level, rows in outputs_by_level(scores, adjust)}
+    return {level: _level_metrics(rows, replicates) for level, rows in outputs_by_level(scores) if level in levels}
 
 
 def _level_metrics(rows: ModelOutputs, replicates: int) -> dict[str, Any]:

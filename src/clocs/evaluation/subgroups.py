@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from clocs.evaluation.model_outputs import ModelOutputs
-from clocs.evaluation.scoring import Adjust, pool_outputs
+from clocs.evaluation.scoring import pool_outputs
 from clocs.metrics.bootstrap import bootstrap
 from clocs.metrics.class_metrics import ClassMetrics
 from clocs.store.extra_columns import match_values
@@ -28,7 +28,7 @@ Masks = dict[str, npt.NDArray[np.bool_]]
 
 
 def compute_subgroup_metrics(
-    scores: ModelOutputs, store: Store, columns: Sequence[str] = ("sex", "age"), *, adjust: Adjust | None = None
+    scores: ModelOutputs, store: Store, columns: Sequence[str] = ("sex", "age")
 ) -> dict[str, dict[str, Any]]:
     """Compute the macro AUC per recording of each group, with intervals.
 
@@ -37,7 +37,6 @@ def compute_subgroup_metrics(
         store: The store.
         columns: Columns of the store. Each value of a column is a group; ages and numbers with many values are
             grouped by ranges.
-        adjust: Calibration of the mean probabilities of recordings.
 
     Returns:
         By group, the number of recordings and the AUC, or None for fewer than 30 recordings. The macro average is
@@ -46,7 +45,7 @@ def compute_subgroup_metrics(
     Raises:
         ConfigError: A column is unknown.
     """
-    rows = pool_outputs(scores, scores.record, adjust)
+    rows = pool_outputs(scores, scores.record)
     metrics = {}
     for column in columns:
         cells = store.table(column).column(0).take(pa.array(rows.record))

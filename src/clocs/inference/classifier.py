@@ -1,9 +1,9 @@
-"""Calibrated linear classifiers on embeddings, saved with their classes, limitations and reliability."""
+"""Calibrated linear classifiers of recordings, saved with their classes, limitations and reliability."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -55,12 +55,26 @@ class ClassInfo:
     """Name of the class in words."""
     prevalence: Fraction
     """Fraction of training patients that have the class."""
-    reliability: tuple[ReliabilityBin, ...]
-    """Reliability diagram over validation patients, without empty bins."""
 
-    def bin_of(self, probability: float) -> ReliabilityBin | None:
-        """Return the bin of a probability, or None if no validation patient is in it."""
-        return next((item for item in self.reliability if item.contains(probability)), None)
+
+@dataclass(frozen=True)
+class LeadSet:
+    """Leads that a classifier has weights for, with its results on exactly these leads."""
+
+    leads: tuple[str, ...]
+    """Names of the leads, in the order of the features."""
+    adjustment: tuple[tuple[float, float], ...]
+    """Slope and offset of each class, which calibrate its probability on validation patients."""
+    reliability: tuple[tuple[ReliabilityBin, ...], ...]
+    """Reliability diagram of each class over validation patients, without empty bins."""
+    validation_auc: Fraction | None
+    """Macro AUC of the validation recordings. They also selected the regularisation and the calibration."""
+    test_auc: Fraction | None
+    """Macro AUC of the test recordings."""
+
+    def bin_of(self, class_index: int, probability: float) -> ReliabilityBin | None:
+        """Return the bin of a probability of a class, or None if no validation patient is in it."""
+        return next((item for item in self.reliability[class_index] if item.contains(probability)), None)
 
 
 class ClassifierCard(BaseModel):
@@ -68,110 +82,110 @@ class ClassifierCard(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    format: Literal["clocs-classifier-2"] = "clocs-classifier-2"
+    format: Literal["clocs-classifier-3"] = "clocs-classifier-3"
     """Version of the file format."""
     classes: tuple[ClassInfo, ...] = Field(min_length=1)
     """Classes in the order of the weights."""
     multi_label: bool
     """True if a recording may have several classes. Otherwise probabilities sum to 1."""
-    temperature: float = Field(gt=0)
-    """Calibration temperature: logits are divided by it."""
-    adjustment: tuple[tuple[float, float], ...] = ()
-    """Slope and offset of each class, which calibrate the mean probability of a recording. Empty: no calibration."""
+    representation: Literal["concatenated_leads"] = "concatenated_leads"
+    """Representation of a recording. ``concatenated_leads``: frames overlap by half; the embeddings of its leads are
+    concatenated, and their mean, maximum and minimum over frames are classified. An encoder of several leads at once
+    has one embedding for all of them."""
+    lead_sets: tuple[LeadSet, ...] = Field(min_length=1)
+    """Leads that it was fitted on, the largest set first. Each set has weights of its own."""
     limitations: tuple[str, ...]
     """Limitations for users, one sentence each."""
-    representation: Literal["mean_probability"] = "mean_probability"
-    """Pooling over a recording: ``mean_probability`` classifies every embedding and averages the probabilities."""
-    leads: tuple[str, ...] = ()
-    """Leads that it was fitted on. Empty: unknown, for classifiers saved by older versions."""
     trained_on: dict[str, Any]
-    """Dataset, licence, citation and hashes of the training data."""
+    """Dataset, task, licence, citation and hashes of the training data."""
     encoder_sha256: str
     """Hash of the encoder's weights (``weights_sha256`` of its config.json)."""
 
     @model_validator(mode="after")
-    def _distinct(self) -> Self:
+    def _consistent(self) -> Self:
         if len({item.name for item in self.classes}) != len(self.classes):
             raise ValueError("class names must differ")
-        if self.adjustment and len(self.adjustment) != len(self.classes):
-            raise ValueError(f"{len(self.adjustment)} adjustments for {len(self.classes)} classes")
+        for item in self.lead_sets:
+            if not len(item.adjustment) == len(item.reliability) == len(self.classes):
+                raise ValueError(f"{len(item.adjustment)} adjustments for {len(self.classes)} classes")
+        sizes = [len(item.leads) for item in self.lead_sets]
+        if 0 in sizes or sizes != sorted(sizes, reverse=True):
+            raise ValueError("sets of leads must be ordered from the largest to the smallest")
         return self
 
-    def unknown_leads(self, leads: Iterable[str]) -> tuple[str, ...]:
-        """Return the leads that it was not fitted on; empty if its own leads are unknown."""
-        return tuple(dict.fromkeys(lead for lead in leads if self.leads and lead not in self.leads))
+    def usable_sets(self, leads: Collection[str]) -> list[int]:
+        """Return the indices of the lead sets that are among these leads, the largest first."""
+        return [index for index, item in enumerate(self.lead_sets) if set(item.leads) <= set(leads)]
 
-    def missing_leads(self, leads: Iterable[str]) -> tuple[str, ...]:
-        """Return the leads that it was fitted on and that are not among these."""
-        given = set(leads)
-        return tuple(lead for lead in self.leads if lead not in given)
+
+@dataclass(frozen=True, eq=False)
+class LinearWeights:
+    """Weights of K classes on D features: ``weight @ features + bias``."""
+
+    weight: Floats
+    """Weights, (K, D)."""
+    bias: Floats
+    """Biases, (K,)."""
+
+    @classmethod
+    def rounded(cls, weight: npt.NDArray[np.floating], bias: npt.NDArray[np.floating]) -> Self:
+        """Return weights rounded to what a file stores: float16, times a factor for each class."""
+        halves, factor = _to_float16(np.asarray(weight, np.float32))
+        return cls(_from_float16(halves, factor), np.asarray(bias, np.float32))
+
+    def probabilities(self, features: npt.NDArray[np.floating], *, multi_label: bool) -> npt.NDArray[np.float64]:
+        """Return class probabilities (N, K) of features (N, D), without calibration."""
+        length = self.weight.shape[1]
+        if features.ndim != 2 or features.shape[1] != length:
+            raise ConfigError(f"Expected features of shape (N, {length}), got {features.shape}.")
+        return to_probabilities(features.astype(np.float64) @ self.weight.T + self.bias, 1.0, multi_label)
 
 
 @dataclass(frozen=True, eq=False)
 class Classifier:
-    """A linear classifier of K classes: ``weight @ (embedding - mean) / scale + bias``."""
+    """A linear classifier of K classes, with weights for each set of leads."""
 
     card: ClassifierCard
     """Description of the classifier."""
-    mean: Floats
-    """Mean of the training embeddings, (E,)."""
-    scale: Floats
-    """Standard deviation of the training embeddings, (E,), over 0."""
-    weight: Floats
-    """Weights, (K, E)."""
-    bias: Floats
-    """Biases, (K,)."""
+    weights: tuple[LinearWeights, ...]
+    """Weights of each set of leads."""
 
     def __post_init__(self) -> None:
-        classes, length = len(self.card.classes), len(self.mean)
-        shapes = {"mean": (length,), "scale": (length,), "weight": (classes, length), "bias": (classes,)}
-        for name, shape in shapes.items():
-            values = np.asarray(getattr(self, name))
-            if values.shape != shape or values.dtype != np.float32 or not np.isfinite(values).all():
-                raise ConfigError(
-                    f"Expected finite float32 values of shape {shape} for '{name}' of a classifier, got "
-                    f"{values.dtype} of shape {values.shape}."
-                )
-        if not (self.scale > 0).all():
-            raise ConfigError("Expected values over 0 for 'scale' of a classifier. Use 1 where a feature is constant.")
+        classes = len(self.card.classes)
+        if len(self.weights) != len(self.card.lead_sets):
+            raise ConfigError(f"Expected weights of {len(self.card.lead_sets)} sets of leads, got {len(self.weights)}.")
+        for item in self.weights:
+            shapes = {"weight": (classes, item.weight.shape[-1]), "bias": (classes,)}
+            for name, shape in shapes.items():
+                values = np.asarray(getattr(item, name))
+                if values.shape != shape or values.dtype != np.float32 or not np.isfinite(values).all():
+                    raise ConfigError(
+                        f"Expected finite float32 values of shape {shape} for '{name}' of a classifier, got "
+                        f"{values.dtype} of shape {values.shape}."
+                    )
 
-    def logits(self, embeddings: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
-        """Return logits (N, K) of embeddings (N, E), not divided by the temperature."""
-        if embeddings.ndim != 2 or embeddings.shape[1] != len(self.mean):
-            raise ConfigError(f"Expected embeddings of shape (N, {len(self.mean)}), got {embeddings.shape}.")
-        standard = (embeddings.astype(np.float64) - self.mean) / self.scale
-        return np.asarray(standard @ self.weight.T + self.bias)
-
-    def probabilities(self, embeddings: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
-        """Return class probabilities (N, K) of embeddings (N, E)."""
-        return to_probabilities(self.logits(embeddings), self.card.temperature, self.card.multi_label)
-
-    def adjust_recording(self, means: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
-        """Calibrate mean probabilities (G, K) of recordings, each over all leads and frames."""
-        if not self.card.adjustment:
-            return np.asarray(means, np.float64)
-        slope, offset = np.array(self.card.adjustment).T
-        return adjust_probabilities(means, slope, offset, self.card.multi_label)
-
-    def classify(self, embeddings: npt.NDArray[np.floating], *, all_leads: bool = True) -> dict[str, float]:
-        """Return the probability of each class of one recording.
+    def probabilities(self, features: npt.NDArray[np.floating], set_index: int) -> npt.NDArray[np.float64]:
+        """Return the calibrated class probabilities of recordings.
 
         Args:
-            embeddings: Embeddings (N, E) of all leads and frames of the recording.
-            all_leads: Whether they are of exactly the leads it was fitted on. Otherwise the mean probability is
-                not calibrated.
+            features: Features (N, D) of recordings, computed from the leads of the set.
+            set_index: Index of the set in ``card.lead_sets``.
+
+        Returns:
+            Probabilities (N, K).
         """
-        if not len(embeddings):
-            raise ConfigError("Expected at least one embedding of the recording, got none.")
-        means = self.probabilities(embeddings).mean(axis=0, keepdims=True)
-        (found,) = self.adjust_recording(means) if all_leads else means
-        return {item.name: float(value) for item, value in zip(self.card.classes, found, strict=True)}
+        slope, offset = np.array(self.card.lead_sets[set_index].adjustment).T
+        found = self.weights[set_index].probabilities(features, multi_label=self.card.multi_label)
+        return adjust_probabilities(found, slope, offset, self.card.multi_label)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the classifier to a folder: its tensors, then its JSON with the hash of the tensors."""
         path = Path(folder) / TENSORS
-        arrays = {name: getattr(self, name) for name in ("mean", "scale", "weight", "bias")}
-        write_bytes(path, save({name: np.ascontiguousarray(values) for name, values in arrays.items()}))
+        tensors: dict[str, npt.NDArray[Any]] = {}
+        for index, item in enumerate(self.weights):
+            halves, factor = _to_float16(item.weight)
+            tensors |= {f"{index}.weight": halves, f"{index}.factor": factor, f"{index}.bias": item.bias}
+        write_bytes(path, save({name: np.ascontiguousarray(values) for name, values in tensors.items()}))
         body = {**self.card.model_dump(mode="json"), "tensors_sha256": file_hash(path)}
         write_bytes(path.with_name(ABOUT), seal(body))
 
@@ -188,18 +202,39 @@ class Classifier:
             raise StoreError(f"{folder} is not the folder of a classifier: it has no {ABOUT}.")
         body = unseal(path.read_bytes(), _file_label(path))
         sha256 = body.pop("tensors_sha256", None)
-        if body.get("format") != ClassifierCard.model_fields["format"].default:
-            raise StoreError(f"{path} has the format {body.get('format')}, which this version of clocs does not read.")
-        supported = ClassifierCard.model_fields["representation"].default
-        if body.get("representation") != supported:
-            raise StoreError(
-                f"{_file_label(path)}: unknown representation '{body.get('representation')}'; this version of clocs "
-                f"has '{supported}'. Update clocs, or use another classifier."
-            )
+        for key in ("format", "representation"):
+            supported = ClassifierCard.model_fields[key].default
+            if body.get(key) != supported:
+                raise StoreError(
+                    f"{_file_label(path)}: unknown {key} '{body.get(key)}'; this version of clocs has '{supported}'. "
+                    "Publish the classifier again, or use another one."
+                )
         try:
-            return cls(ClassifierCard.model_validate(body), **_read_tensors(path.with_name(TENSORS), sha256))
-        except (ValidationError, TypeError, ConfigError) as error:
+            card = ClassifierCard.model_validate(body)
+            return cls(card, _weights(_read_tensors(path.with_name(TENSORS), sha256), len(card.lead_sets)))
+        except (ValidationError, KeyError, ConfigError) as error:
             raise IntegrityError(f"{_file_label(path)}: is not a valid classifier: {error}") from error
+
+
+def _to_float16(weight: Floats) -> tuple[npt.NDArray[np.float16], Floats]:
+    """Return weights (K, D) as float16 of at most 1, and the factor of each class, (K,)."""
+    factor = np.abs(weight).max(axis=1, initial=0)
+    factor = np.where(factor > 0, factor, np.float32(1))
+    return (weight / factor[:, None]).astype(np.float16), factor
+
+
+def _from_float16(halves: npt.NDArray[np.float16], factor: Floats) -> Floats:
+    return halves.astype(np.float32) * factor[:, None]
+
+
+def _weights(tensors: Mapping[str, npt.NDArray[Any]], count: int) -> tuple[LinearWeights, ...]:
+    return tuple(
+        LinearWeights(
+            _from_float16(tensors[f"{index}.weight"], tensors[f"{index}.factor"]),
+            tensors[f"{index}.bias"],
+        )
+        for index in range(count)
+    )
 
 
 def _file_label(path: Path) -> str:
@@ -207,7 +242,7 @@ def _file_label(path: Path) -> str:
     return f"{path.parent.name}/{path.name}"
 
 
-def _read_tensors(path: Path, sha256: str | None) -> Mapping[str, Floats]:
+def _read_tensors(path: Path, sha256: str | None) -> Mapping[str, npt.NDArray[Any]]:
     try:
         if file_hash(path) != sha256:
             raise IntegrityError(f"{_file_label(path)}: content differs from the hash in {ABOUT}. Get a fresh copy.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Collection
 from dataclasses import replace
 from typing import Final
@@ -79,15 +78,25 @@ def check_signal_quality(recording: Recording, leads: Collection[str]) -> None:
     _raise_for(recording, [item for item in findings if item.lead in ("", *leads) or item.reason == "lead_equations"])
 
 
+def lead_faults(recording: Recording) -> dict[str, str]:
+    """Return the leads that fail the quality gate, each with its first fault. Faults of the recording are not listed."""
+    faults: dict[str, str] = {}
+    for item in assess(recording, GATE):
+        if item.lead in recording.leads and item.reason != "lead_equations":
+            faults.setdefault(item.lead, f"{item.reason}: {item.detail}")
+    return faults
+
+
 def check_flat_frames(recording: Recording, policy: FramePolicy, num_frames: int) -> None:
     """Raise an error if a lead is flat for a frame. The gate sees only leads that are flat throughout."""
     assert policy.sampling_rate is not None
-    seconds = policy.num_samples / policy.sampling_rate
-    borders = np.rint(np.arange(num_frames + 1) * seconds * recording.sampling_rate).astype(int)
+    hop, seconds = policy.hop_length(policy.sampling_rate), policy.num_samples / policy.sampling_rate
+    assert hop is not None
     findings: list[Finding] = []
-    for frame, (begin, end) in enumerate(itertools.pairwise(borders)):
+    for start in (np.arange(num_frames) * hop / policy.sampling_rate).tolist():
+        begin, end = (round(time * recording.sampling_rate) for time in (start, start + seconds))
         flat = assess(replace(recording, digital=recording.digital[:, begin:end]), FLATNESS_CHECK)
-        period = f"from {frame * seconds:g} to {(frame + 1) * seconds:g} s"
+        period = f"from {start:g} to {start + seconds:g} s"
         findings += [replace(item, detail=f"{item.detail} {period}") for item in flat]
     _raise_for(recording, findings)
 

@@ -11,6 +11,7 @@ from typing import Final, Self
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib.stride_tricks import sliding_window_view
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from clocs.core.errors import ConfigError, LeadError, UnitError
@@ -87,13 +88,23 @@ class PreparedFrames:
     """Corrections and omissions, one sentence each."""
 
 
-def prepare(recording: Recording, expected: EncoderInput, *, any_lead: bool = False) -> PreparedFrames:
-    """Cut a recording into adjacent frames of one segment each, however many segments a frame had in training.
+def prepare(
+    recording: Recording,
+    expected: EncoderInput,
+    *,
+    any_lead: bool = False,
+    only_leads: tuple[str, ...] = (),
+    overlap: float = 0.0,
+) -> PreparedFrames:
+    """Cut a recording into frames of one segment each, however many segments a frame had in training.
 
     Args:
         recording: The recording.
         expected: The encoder's input format.
         any_lead: Use also leads that the encoder was not trained on. Ignored if it takes several leads at once.
+        only_leads: Leads that a classifier takes, which the recording has or which can be derived. They are used, in
+            this order, and no others. Empty: the encoder's leads.
+        overlap: Fraction of a frame that the next one repeats. 0: frames are adjacent.
 
     Returns:
         One row a lead and frame; one row a frame if the encoder takes several leads at once.
@@ -110,25 +121,27 @@ def prepare(recording: Recording, expected: EncoderInput, *, any_lead: bool = Fa
         )
     _check_unit(recording, expected)
     recording = _name_unnamed_lead(recording, expected)
-    leads = _usable_leads(recording, expected, any_lead and not expected.all_leads)
+    leads = only_leads or _usable_leads(recording, expected, any_lead and not expected.all_leads)
     if expected.all_leads:
         _check_missing_leads(recording, expected, leads)
     complete = recording if set(leads) <= set(recording.leads) else add_derived_leads(recording)
     used = complete.select(leads)
-    policy = expected.policy.model_copy(update={"num_segments": 1, "overlap": 0.0})
+    policy = expected.policy.model_copy(update={"num_segments": 1, "overlap": overlap})
     num_frames = count_frames(used, policy)
     derived = [lead for lead in leads if lead in complete.provenance.derived_leads]
     check_signal_quality(complete, (*leads, *(("I", "II") if derived else ())))
     check_flat_frames(used, policy, num_frames)
 
-    length = policy.num_samples
+    length, hop = policy.num_samples, policy.hop_length(expected.sampling_rate)
+    assert hop is not None
     signal = resample(used.physical(), used.sampling_rate, expected.sampling_rate)
-    num_frames = min(num_frames, signal.shape[1] // length)  # resampling rounds the length of very long recordings
-    frames = signal[:, : num_frames * length].reshape(len(leads), num_frames, length).transpose(1, 0, 2)
-    seconds = length / expected.sampling_rate
-    starts = np.arange(num_frames) * seconds
-    remainder = complete.seconds - num_frames * seconds
-    notes = (*complete.provenance.notes, *_notes(complete, expected, leads, derived, remainder))
+    windows = sliding_window_view(signal, length, axis=1)[:, ::hop]
+    num_frames = min(num_frames, windows.shape[1])  # resampling rounds the length of very long recordings
+    frames = windows[:, :num_frames].transpose(1, 0, 2)
+    starts = np.arange(num_frames) * hop / expected.sampling_rate
+    remainder = complete.seconds - starts[-1] - length / expected.sampling_rate
+    lead_notes = [] if only_leads else _lead_notes(complete, expected, leads)
+    notes = (*complete.provenance.notes, *_notes(complete, expected, derived, lead_notes, remainder))
     if expected.all_leads:
         signals, lead_mask = _to_channels(policy.normalize(frames), leads, expected)
         return PreparedFrames(signals, lead_mask, (ALL_LEADS,) * num_frames, leads, starts, notes)
@@ -210,9 +223,26 @@ def _stored_leads(recording: Recording) -> list[str]:
 
 
 def _notes(
-    recording: Recording, expected: EncoderInput, leads: Sequence[str], derived: Sequence[str], remainder: float
+    recording: Recording,
+    expected: EncoderInput,
+    derived: Sequence[str],
+    lead_notes: Sequence[str],
+    remainder: float,
 ) -> list[str]:
     """Return a note for each correction and omission; ``remainder`` is the time after the last frame in seconds."""
+    notes = []
+    if recording.sampling_rate != expected.sampling_rate:
+        notes.append(f"resampled from {recording.sampling_rate:g} Hz to {expected.sampling_rate:g} Hz")
+    if derived:
+        notes.append(f"{', '.join(derived)} derived from I and II")
+    notes += lead_notes
+    if remainder >= 1 / recording.sampling_rate:
+        notes.append(f"the last {remainder:.3g} s not used: they do not fill a frame")
+    return notes
+
+
+def _lead_notes(recording: Recording, expected: EncoderInput, leads: Sequence[str]) -> list[str]:
+    """Return notes on differences between the leads that are used, those of the recording and the encoder's."""
     trained = f"the encoder was trained on {', '.join(expected.leads)}"
     unused = [lead for lead in _stored_leads(recording) if lead not in leads]
     absent = [lead for lead in expected.leads if lead not in (*leads, UNNAMED_LEAD)]
@@ -220,18 +250,12 @@ def _notes(
         absent = []
     unseen = [lead for lead in leads if lead not in expected.leads]
     notes = []
-    if recording.sampling_rate != expected.sampling_rate:
-        notes.append(f"resampled from {recording.sampling_rate:g} Hz to {expected.sampling_rate:g} Hz")
-    if derived:
-        notes.append(f"{', '.join(derived)} derived from I and II")
     if unused:
         notes.append(f"{format_leads(unused)} not used: {trained}")
     if absent:
         notes.append(f"{format_leads(absent)} of the encoder not in the recording")
     if unseen:
         notes.append(f"{format_leads(unseen)} embedded although {trained}")
-    if remainder >= 1 / recording.sampling_rate:
-        notes.append(f"the last {remainder:.3g} s not used: they do not fill a frame")
     return notes
 
 

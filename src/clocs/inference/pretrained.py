@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clocs.core.errors import ConfigError, IntegrityError, StoreError
-from clocs.inference.classification import classify_embeddings, no_common_lead
+from clocs.inference.classification import choose_input, classify_features, pool_recording_features
 from clocs.inference.classifier import FOLDER, Classifier, load_classifiers
 from clocs.inference.input_checks import warnings_for
 from clocs.inference.preparation import EncoderInput, PreparedFrames, prepare
@@ -156,46 +156,47 @@ class PretrainedEncoder:
         sampling_rate: float | None = None,
         leads: Sequence[str] | None = None,
         unit: str | None = None,
-        any_lead: bool = False,
         classifier: str | None = None,
     ) -> Classification:
-        """Return the class probabilities of a recording, averaged over its leads and frames.
+        """Return the class probabilities of a recording.
 
-        Leads that the classifier was not fitted on are left out. If a lead that it was fitted on is missing, the
-        probabilities come without a track record.
+        A classifier has weights for several sets of leads, such as all twelve, the six limb leads, I and II. The
+        largest set that the recording has is used. Leads that can be derived count as present.
 
         Args:
             source: A file, a :class:`clocs.Recording`, or an array (leads, samples).
             sampling_rate: Sampling rate of an array in Hz.
             leads: Lead names of an array, one a row.
             unit: Unit of an array: mV, uV or V.
-            any_lead: Use also leads that encoder and classifier were not trained on, without a track record.
-            classifier: Name of a classifier. None: the first that was fitted on a lead of the recording.
+            classifier: Name of a classifier. None: the first with a set of leads that the recording has.
 
         Returns:
-            The classes by descending probability, with limitations and notes. For research; not a diagnosis.
+            The classes by descending probability, with the leads that were used, limitations and notes. For research;
+            not a diagnosis.
 
         Raises:
             ConfigError: The encoder has no classifier of this name, or an array is not described completely.
-            LeadError: The classifier was fitted on none of the recording's leads.
+            LeadError: The recording has no set of leads of the classifier.
+            SignalError: The recording fails the quality gate or is too short.
             StoreError: The encoder has no classifier.
+            UnitError: The recording has another unit.
         """
-        self.classifier(classifier)  # an unknown name is rejected before any work
+        chosen = self.classifier(classifier)  # an unknown name is rejected before any work
         recording = as_recording(source, sampling_rate=sampling_rate, leads=leads, unit=unit)
-        embeddings = self.embed(recording, any_lead=any_lead)
-        matching = self._matching_classifiers(embeddings.leads)
-        name = next(iter(matching or self.classifiers)) if classifier is None else classifier
-        card = self.classifiers[name].card
-        if name not in matching and not any_lead:
-            raise no_common_lead(name, card, embeddings.leads, matching)
-        classes, notes = classify_embeddings(name, self.classifiers[name], embeddings, any_lead=any_lead)
-        notes = (*notes, *warnings_for(recording))
-        return Classification(name, classes, card.multi_label, card.limitations, notes)
-
-    def _matching_classifiers(self, leads: Sequence[str]) -> list[str]:
-        """Return the names of the classifiers that were fitted on one of these leads."""
-        given = set(leads)
-        return [name for name, item in self.classifiers.items() if set(item.card.unknown_leads(given)) != given]
+        found = choose_input(
+            recording, self.input, self.classifiers if classifier is None else {classifier: chosen}
+        )
+        prepared, card = found.prepared, self.classifiers[found.name].card
+        num_frames = len(prepared.lead) // (1 if self.input.all_leads else len(prepared.leads))
+        features = pool_recording_features(self.embed_prepared(prepared), num_frames)
+        return Classification(
+            found.name,
+            prepared.leads,
+            classify_features(self.classifiers[found.name], features, found.set_index),
+            card.multi_label,
+            card.limitations,
+            (*prepared.notes, *warnings_for(recording)),
+        )
 
     def classifier(self, name: str | None = None) -> Classifier:
         """Return a classifier.

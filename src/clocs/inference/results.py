@@ -48,15 +48,11 @@ class ClassProbability:
     prevalence: float
     """Fraction of training patients that have the class."""
     validation: ReliabilityBin | None
-    """Validation patients with a probability in the same range. None: there are none, or they are not comparable."""
-    incomparable: str = ""
-    """Reason why validation patients are not comparable, such as a missing lead; otherwise empty."""
+    """Validation patients with a probability in the same range, judged by the same leads. None: there are none."""
 
     @property
     def track_record(self) -> str:
         """Sentence on how many validation patients of similar probability had the class."""
-        if self.incomparable:
-            return f"not known: {self.incomparable}"
         if self.validation is None:
             return "no validation patient had such a probability"
         count, low, high = self.validation.count, self.validation.low, self.validation.high
@@ -79,6 +75,8 @@ class Classification:
 
     classifier: str
     """Name of the classifier."""
+    leads: tuple[str, ...]
+    """Leads that were used: the largest set of the classifier that the recording has."""
     classes: tuple[ClassProbability, ...]
     """Classes by descending probability."""
     multi_label: bool

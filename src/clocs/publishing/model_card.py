@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from clocs.evaluation.scoring import format_interval
-from clocs.inference.classifier import ClassifierCard
-from clocs.inference.preparation import format_leads
+from clocs.inference.classification import format_set
+from clocs.inference.classifier import ClassifierCard, LeadSet
 from clocs.similarity.scoring.audit import table_rows
-from clocs.training.seen_recordings import training_hashes
 
 
 @dataclass(frozen=True)
@@ -22,14 +21,21 @@ class ClassifierReport:
     """Name of the classifier."""
     classifier: ClassifierCard
     """Description of the classifier."""
-    test: dict[str, Any]
-    """Metrics of the test part, from ``compute_metrics``."""
+    test: list[dict[str, Any]]
+    """Metrics of the test part for each set of leads, from ``compute_metrics``."""
     subgroups: dict[str, dict[str, Any]]
-    """Metrics by sex and age, from ``compute_subgroup_metrics``."""
+    """Metrics of the largest set of leads by sex and age, from ``compute_subgroup_metrics``."""
     num_patients: dict[str, int]
     """Number of patients of each part."""
-    audit: dict[str, Any]
-    """Result of ``audit``."""
+    seen_by_encoder: bool
+    """True if the encoder was trained on recordings of the training part."""
+    audit: dict[str, Any] | None
+    """Result of ``audit``. None: an earlier report of the same store has it."""
+
+    def test_by_leads(self) -> dict[str, dict[str, Any]]:
+        """Return the metrics of the test part by the names of the leads."""
+        sets = self.classifier.lead_sets
+        return {", ".join(item.leads): found for item, found in zip(sets, self.test, strict=True)}
 
 
 @dataclass(frozen=True)
@@ -90,7 +96,7 @@ def _overview(content: CardContent) -> str:
     )
     calls = ['encoder.classify("file")']
     if len(names) > 1:
-        calls[0] += "  # uses the first classifier that was fitted on its leads"
+        calls[0] += "  # uses the first classifier with a set of leads that the file has"
         calls += [f'encoder.classify("file", classifier="{name}")' for name in names]
     return f"""# {content.name}
 
@@ -143,8 +149,7 @@ def _training(content: CardContent) -> str:
 
 def _use_of_parts(content: CardContent) -> str:
     """Return sentences on what training and validation patients were used for."""
-    encoder_stores = {store for store, _ in training_hashes(content.about)}
-    if encoder_stores.isdisjoint(report.classifier.trained_on["store_sha256"] for report in content.reports):
+    if not any(report.seen_by_encoder for report in content.reports):
         return (
             "The encoder was trained before, without labels, on other data "
             f"({content.about['training']['dataset']}), and is unchanged. The classifier was trained on the labels of "
@@ -157,23 +162,26 @@ def _use_of_parts(content: CardContent) -> str:
 
 
 def _test_results(report: ClassifierReport) -> list[str]:
-    lines = ["Macro AUC and average precision, 95 % intervals over patients:", ""]
-    lines += ["| | AUC | average precision | calibration error |", "|---|---|---|---|"]
-    for level, values in report.test.items():
-        lines.append(f"| per {level} ({values['rows']:,}) | {_cells(values)} |")
-    lines += ["", "Per recording (the mean over its frames and leads), by class:", ""]
+    lines = ["Macro averages by the leads of a recording, with 95 % intervals over patients:", ""]
+    lines += ["| leads | per | AUC | average precision | calibration error |", "|---|---|---|---|---|"]
+    for lead_set, metrics in zip(report.classifier.lead_sets, report.test, strict=True):
+        for level, values in metrics.items():
+            lines.append(f"| {format_set(lead_set.leads)} | {level} ({values['rows']:,}) | {_cells(values)} |")
+    largest = report.classifier.lead_sets[0].leads
+    lines += ["", f"Per recording, by class, from {format_set(largest)}:", ""]
     lines += [
         "| class | meaning | recordings | AUC | average precision | calibration error |",
         "|---|---|---|---|---|---|",
     ]
     meanings = {item.name: item.meaning for item in report.classifier.classes}
-    for name, values in report.test["recording"]["classes"].items():
+    for name, values in report.test[0]["recording"]["classes"].items():
         lines.append(f"| {name} | {meanings[name]} | {values['positives']:,} | {_cells(values)} |")
     return lines
 
 
 def _subgroup_results(report: ClassifierReport) -> list[str]:
-    lines = ["Macro AUC per recording:", "", "| group | recordings | AUC |", "|---|---|---|"]
+    largest = format_set(report.classifier.lead_sets[0].leads)
+    lines = [f"Macro AUC per recording, from {largest}:", "", "| group | recordings | AUC |", "|---|---|---|"]
     for name, values in report.subgroups.items():
         auc = "too few recordings" if values["auc"] is None else format_interval(values["auc"])
         lines.append(f"| {name} | {values['recordings']:,} | {auc} |")
@@ -186,6 +194,8 @@ def _subgroup_results(report: ClassifierReport) -> list[str]:
 
 def _privacy_audit(report: ClassifierReport) -> list[str]:
     result = report.audit
+    if result is None:
+        return ["See the classifier before: it has the same recordings."]
     reidentification, membership = result["reidentification"], result["membership"]
     lines = [f"`clocs audit` on {result['patients']:,} test patients, with 95 % intervals over patients:", ""]
     lines += ["| attack | result | chance |", "|---|---|---|"]
@@ -214,10 +224,10 @@ SECTIONS: tuple[tuple[str, Callable[[ClassifierReport], list[str]]], ...] = (
 )
 
 
-def _fitted_on(leads: Sequence[str]) -> str:
-    several = "any of these leads is rejected, and one without some of them has no track record"
-    without = "this lead is rejected" if len(leads) == 1 else several
-    return f"It was fitted on {format_leads(leads)}; a recording without {without}."
+def _fitted_on(lead_sets: Sequence[LeadSet]) -> str:
+    sets = " or ".join(format_set(item.leads) for item in lead_sets)
+    rejected = "one of these sets of leads" if len(lead_sets) > 1 else "them"
+    return f"It was fitted on {sets}; a recording without {rejected} is rejected, and other leads are not used."
 
 
 def _limitations(content: CardContent) -> str:
@@ -225,7 +235,7 @@ def _limitations(content: CardContent) -> str:
     for report in content.reports:
         prefix = f"`{report.name}`: " if len(content.reports) > 1 else ""
         lines += [f"- {prefix}{sentence}" for sentence in report.classifier.limitations]
-        lines += [f"- {prefix}{_fitted_on(report.classifier.leads)}"]
+        lines += [f"- {prefix}{_fitted_on(report.classifier.lead_sets)}"]
     lines += [
         "- It was tested only on patients of the same sources. Results will differ for the devices, filters and",
         "  patients of other hospitals.",

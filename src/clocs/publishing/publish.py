@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import starmap
 from pathlib import Path
 from typing import Any
@@ -13,26 +13,33 @@ import numpy as np
 
 from clocs.core.errors import ConfigError
 from clocs.core.files import write_bytes
-from clocs.datasets import DATASETS
+from clocs.evaluation.benchmark.embedders import trained_embedder
 from clocs.evaluation.checkpoint import EncoderCheckpoint, load_encoder_checkpoint
-from clocs.evaluation.evaluation_frames import frame_policy_for
 from clocs.evaluation.leakage import check_leakage
-from clocs.evaluation.linear import LinearClassifier, fit_linear
-from clocs.evaluation.model_outputs import ModelOutputs, compute_outputs, require_classes, require_patients
-from clocs.evaluation.scoring import compute_metrics, pool_outputs
+from clocs.evaluation.model_outputs import require_patients
+from clocs.evaluation.recording_classifier import allows_missing_leads, features_by_lead_set
+from clocs.evaluation.scoring import RECORDING_LEVELS, compute_metrics
 from clocs.evaluation.subgroups import compute_subgroup_metrics
-from clocs.inference.classifier import FOLDER, Classifier, ClassifierCard, ClassInfo, reliability_bins
-from clocs.metrics.calibration import fit_adjustment, fit_temperature, reliability
+from clocs.inference.classifier import FOLDER, Classifier
+from clocs.publishing.fitting import fit_classifier
 from clocs.publishing.model_card import CardContent, ClassifierReport, format_model_card
 from clocs.similarity.scoring.audit import audit
-from clocs.store.frames import Frames
 from clocs.store.reader import StoreLike
 from clocs.store.splits import Split
 from clocs.store.store import Store, open_store
+from clocs.store.task_targets import TaskTargets, classes_task, store_tasks, task_targets
 from clocs.training.encoder_module import save_encoder
 from clocs.training.onnx_export import finish_encoder
 from clocs.training.output_dir import check_output_dir
-from clocs.training.seen_recordings import extend_seen_keys, save_seen_keys, seen_keys, training_hashes
+from clocs.training.seen_recordings import (
+    extend_seen_keys,
+    has_seen_keys,
+    save_seen_keys,
+    seen_keys,
+    seen_mask,
+    training_hashes,
+    was_trained_on_split,
+)
 
 
 def publish(
@@ -43,12 +50,15 @@ def publish(
     *,
     extra_stores: Sequence[StoreLike] = (),
     split: str | None = None,
+    tasks: Sequence[str] = (),
+    cache: str | os.PathLike[str] | None = None,
 ) -> dict[str, Any]:
-    """Write an encoder with a classifier for each store, and a model card.
+    """Write an encoder with classifiers for the labels of stores, and a model card.
 
-    The folder can be passed to :func:`clocs.load_encoder` and uploaded to a model hub. Each classifier is linear and
-    has the name of its dataset. It is fitted on all training labels, and regularised and calibrated on validation
-    patients. The card reports metrics and a privacy audit of the test patients.
+    The folder can be passed to :func:`clocs.load_encoder` and uploaded to a model hub. A classifier has linear weights
+    for each set of leads that the recordings have: all twelve, the six limb leads, I and II. They are fitted on all
+    training labels, and regularised and calibrated on validation patients. The card reports metrics of each set and a
+    privacy audit of the test patients.
 
     Args:
         checkpoint: Folder of a run or of an encoder, or name of a shipped encoder.
@@ -58,12 +68,16 @@ def publish(
         extra_stores: Further stores. Pass all stores that the encoder was trained on in their order, or only others.
         split: Name of the split, for stores that the encoder was not trained on. None: ``default``. For stores of
             training it is the split of training.
+        tasks: Names of tasks, such as ``chapman-rhythm``. Each store gets a classifier for each of them that it has,
+            which has the name of the task. Empty: one for the classes of each store, with the name of its dataset.
+        cache: Folder of cached features of recordings, with which a killed call continues. None: nothing is saved.
 
     Returns:
-        The folder, and the metrics of the test part by classifier.
+        The folder, and the metrics of the test part by classifier and set of leads.
 
     Raises:
-        ConfigError: A store has no classes or an empty part, stores do not fit the encoder, or ``out`` is not empty.
+        ConfigError: A store has no such task or classes, or an empty part; stores do not fit the encoder; or ``out``
+            is not empty.
         LeakError: The encoder has seen test patients.
 
     Example:
@@ -74,30 +88,38 @@ def publish(
         ['synthetic']
     """
     stores = [open_store(each) for each in (store, *extra_stores)]
-    for opened in stores:
-        require_classes(opened)
+    targets = [_targets(opened, tasks) for opened in stores]
+    names = _classifier_names(stores, targets, tasks)
     encoder = load_encoder_checkpoint(checkpoint, stores[0])
-    sources, names = _stores_with_splits(encoder, stores, split), _classifier_names(stores)
+    sources = _stores_with_splits(encoder, stores, split)
     for opened, parts in sources:
         require_patients(opened, parts, "train", "validation", "test")
-    folder, identity = Path(out), {"weights_sha256": encoder.about["weights_sha256"], "classifiers": names}
+    folder = Path(out)
+    identity = {"weights_sha256": encoder.about["weights_sha256"], "classifiers": [name for row in names for name in row]}
     check_output_dir(folder, lambda config: identity.items() <= config.items())
-    fitted = [_fit_and_test(encoder, *source, name) for source, name in zip(sources, names, strict=True)]
+    fitted = [
+        item
+        for source, found, row in zip(sources, targets, names, strict=True)
+        for item in _fit_store(os.fspath(checkpoint), encoder, *source, dict(zip(row, found, strict=True)), cache)
+    ]
     assert encoder.folder is not None
     reports = tuple(report for report, _ in fitted)
-    about = {
-        **encoder.about,
-        "seen_sha256": save_seen_keys(
-            folder, extend_seen_keys(encoder.folder, encoder.about, starmap(seen_keys, sources))
-        ),
-        "classifiers": names,
-    }
+    seen = extend_seen_keys(encoder.folder, encoder.about, starmap(seen_keys, sources))
+    about = {**encoder.about, "seen_sha256": save_seen_keys(folder, seen), "classifiers": identity["classifiers"]}
     save_encoder(folder, encoder.module, about)
     finish_encoder(folder, encoder.module)
     for report, classifier in fitted:
         classifier.save(folder / FOLDER / report.name)
     write_bytes(folder / "README.md", format_model_card(CardContent(name, about, reports)).encode())
-    return {"folder": str(folder), "test": {report.name: report.test for report in reports}}
+    return {"folder": str(folder), "test": {report.name: report.test_by_leads() for report in reports}}
+
+
+def _targets(store: Store, tasks: Sequence[str]) -> list[TaskTargets]:
+    """Return the targets of the tasks that a store has; of its classes if no task is given."""
+    if not tasks:
+        return [task_targets(store, classes_task(store))]
+    known = [name for name in tasks if name in store_tasks(store)]
+    return [task_targets(store, name) for name in known or tasks[:1]]  # an unknown name raises an error
 
 
 def _stores_with_splits(
@@ -117,91 +139,60 @@ def _stores_with_splits(
     return sources
 
 
-def _classifier_names(stores: Sequence[Store]) -> list[str]:
-    """Return the dataset names; a repeated name has a number."""
-    datasets = [str(store.manifest.dataset["name"]) for store in stores]
-    counts = [datasets[: index + 1].count(name) for index, name in enumerate(datasets)]
-    return [name if count == 1 else f"{name}-{count}" for name, count in zip(datasets, counts, strict=True)]
+def _classifier_names(
+    stores: Sequence[Store], targets: Sequence[Sequence[TaskTargets]], tasks: Sequence[str]
+) -> list[list[str]]:
+    """Return the names of each store's classifiers: dataset or task names. A repeated name has a number."""
+    counts: Counter[str] = Counter()
+    names = []
+    for store, found in zip(stores, targets, strict=True):
+        names.append([])
+        for item in found:
+            name = item.name if tasks else str(store.manifest.dataset["name"])
+            counts[name] += 1
+            names[-1].append(name if counts[name] == 1 else f"{name}-{counts[name]}")
+    return names
 
 
-def _fit_and_test(
-    encoder: EncoderCheckpoint, store: Store, split: Split, name: str
-) -> tuple[ClassifierReport, Classifier]:
-    """Fit a classifier to the labels of a store, and test it."""
-    assert encoder.folder is not None
-    policy = frame_policy_for(encoder.about, store, "encoder")
-    train, validation, test = (
-        compute_outputs(encoder.module, store, policy, split.mask(part), in_channels=encoder.module.in_channels)
-        for part in ("train", "validation", "test")
-    )
-    leads = Frames(store, policy, records=split.mask("train")).leads
-    classifier = _calibrated_classifier(fit_linear(train, validation), train, validation, leads, encoder, store, split)
-    scores = test.with_values(classifier.probabilities(test.values).astype(np.float32))
-    report = ClassifierReport(
-        name,
-        classifier.card,
-        test=compute_metrics(scores, adjust=classifier.adjust_recording),
-        subgroups=compute_subgroup_metrics(scores, store, adjust=classifier.adjust_recording),
-        num_patients=_count_patients(store, split),
-        audit=audit(encoder.folder, store, split=split.name),
-    )
-    return report, classifier
-
-
-def _calibrated_classifier(
-    linear: LinearClassifier,
-    train: ModelOutputs,
-    validation: ModelOutputs,
-    leads: tuple[str, ...],
+def _fit_store(
+    label: str,
     encoder: EncoderCheckpoint,
     store: Store,
     split: Split,
-) -> Classifier:
-    """Return a classifier that is calibrated on validation patients, with its reliability on them."""
-    dataset = DATASETS.get(store.manifest.dataset["name"])
-    prevalence = pool_outputs(train, train.patient).truth.mean(0)
-    card = ClassifierCard(
-        classes=tuple(
-            ClassInfo(name, dataset.meanings.get(name, name), float(fraction), ())
-            for name, fraction in zip(train.classes, prevalence, strict=True)
-        ),
-        multi_label=linear.multi_label,
-        temperature=fit_temperature(
-            linear.logits(validation.values), validation.truth, linear.multi_label, groups=validation.record
-        ),
-        limitations=(*_class_limitations(linear, train), *dataset.limitations),
-        leads=leads,
-        trained_on={
-            "dataset": dataset.name,
-            "title": dataset.title,
-            "licence": dataset.licence,
-            "citation": dataset.citation,
-            "store_sha256": store.sha256,
-            "split_sha256": split.sha256,
-            "regularisation": linear.strength,
-        },
-        encoder_sha256=encoder.about["weights_sha256"],
+    targets: Mapping[str, TaskTargets],
+    cache: str | os.PathLike[str] | None,
+) -> Iterator[tuple[ClassifierReport, Classifier]]:
+    """Iterate over the classifiers of a store's tasks by name, with their reports. The first has the privacy audit."""
+    described = encoder.about["input"]
+    features = features_by_lead_set(
+        trained_embedder(label, encoder.module, described),
+        store,
+        allow_missing_leads=allows_missing_leads(described),
+        cache=cache,
     )
-    arrays = (linear.mean, linear.scale, linear.weight, linear.bias)
-    uncalibrated = Classifier(card, *(np.asarray(array, np.float32) for array in arrays))
-    scores = validation.with_values(uncalibrated.probabilities(validation.values).astype(np.float32))
-    means = pool_outputs(scores, scores.record)
-    slope_and_offset = np.stack(fit_adjustment(means.values, means.truth, linear.multi_label), axis=1)
-    adjusted = replace(
-        uncalibrated, card=card.model_copy(update={"adjustment": tuple(map(tuple, slope_and_offset.tolist()))})
-    )
-    by_patient = pool_outputs(scores, scores.patient, adjusted.adjust_recording)
-    bins = reliability_bins(reliability(by_patient.truth, by_patient.values))
-    classes = tuple(replace(item, reliability=measured) for item, measured in zip(card.classes, bins, strict=True))
-    return replace(adjusted, card=adjusted.card.model_copy(update={"classes": classes}))
+    assert encoder.folder is not None
+    privacy: dict[str, Any] | None = audit(encoder.folder, store, split=split.name)
+    for name, task in targets.items():
+        classifier, tested = fit_classifier(store, split, task, features, encoder.about["weights_sha256"])
+        report = ClassifierReport(
+            name,
+            classifier.card,
+            test=[compute_metrics(outputs, levels=RECORDING_LEVELS) for outputs in tested],
+            subgroups=compute_subgroup_metrics(tested[0], store),
+            num_patients=_count_patients(store, split),
+            seen_by_encoder=_was_seen(encoder, store, split),
+            audit=privacy,
+        )
+        yield report, classifier
+        privacy = None
 
 
-def _class_limitations(linear: LinearClassifier, rows: ModelOutputs) -> tuple[str, ...]:
-    """Return a sentence on the classes that the classifier has."""
-    classes = ", ".join(rows.classes)
-    if linear.multi_label:
-        return (f"It knows {classes}, each by itself, and nothing else.",)
-    return (f"It knows {classes} and nothing else: whatever a recording shows, these probabilities sum to 1.",)
+def _was_seen(encoder: EncoderCheckpoint, store: Store, split: Split) -> bool:
+    """Return whether the encoder was trained on recordings of the training part."""
+    assert encoder.folder is not None
+    if not has_seen_keys(encoder.folder, encoder.about):
+        return was_trained_on_split(encoder.about, store, split)
+    return bool((seen_mask(encoder.folder, encoder.about, store) & split.mask("train")).any())
 
 
 def _count_patients(store: Store, split: Split) -> dict[str, int]:

@@ -62,4 +62,4 @@ def _synthetic_recording() -> Recording:
 
 def _classify_once(encoder: PretrainedEncoder, recording: Recording) -> None:
     with contextlib.suppress(ClocsError):  # an encoder for other units or leads
-        encoder.classify(recording, any_lead=True)
+        encoder.classify(recording)

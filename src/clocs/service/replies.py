@@ -62,14 +62,25 @@ def _classifier(name: str, classifier: Classifier) -> schemas.ClassifierInfo:
             name=item.name,
             meaning=item.meaning,
             prevalence=item.prevalence,
-            reliability=[schemas.ReliabilityBin(**vars(one)) for one in item.reliability],
         )
         for item in card.classes
+    ]
+    lead_sets = [
+        schemas.LeadSetInfo(
+            leads=list(item.leads),
+            reliability={
+                one.name: [schemas.ReliabilityBin(**vars(bin_)) for bin_ in bins]
+                for one, bins in zip(card.classes, item.reliability, strict=True)
+            },
+            validation_auc=item.validation_auc,
+            test_auc=item.test_auc,
+        )
+        for item in card.lead_sets
     ]
     return schemas.ClassifierInfo(
         name=name,
         title=str(card.trained_on.get("title", "")),
-        leads=list(card.leads),
+        lead_sets=lead_sets,
         multi_label=card.multi_label,
         classes=classes,
         limitations=list(card.limitations),
@@ -104,6 +115,7 @@ def classes_reply(found: Classification) -> schemas.ClassificationResponse:
     ]
     return schemas.ClassificationResponse(
         classifier=found.classifier,
+        leads=list(found.leads),
         multi_label=found.multi_label,
         classes=classes,
         limitations=list(found.limitations),

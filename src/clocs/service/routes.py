@@ -123,14 +123,14 @@ async def preview(request: Request, state: State) -> Response:
     response_model=schemas.ClassificationResponse,
     openapi_extra=UPLOAD_BODY,
 )
-async def classify(request: Request, state: State, classifier: Value = None, any_lead: AnyLead = False) -> Response:
+async def classify(request: Request, state: State, classifier: Value = None) -> Response:
     """Estimate the probability of each class, with validation results of similar probabilities."""
     encoder = state.loaded.encoder
     if not encoder.classifiers or (classifier and classifier not in encoder.classifiers):
         raise _absent(f"Unknown classifier. Available: {', '.join(encoder.classifiers) or 'none'}.")
     async with receive_upload(request, state.settings.limits) as upload, state.limiter.work():
         recording = await state.pool.recording(upload)
-        found = await state.threads.run(encoder.classify, recording, classifier=classifier or None, any_lead=any_lead)
+        found = await state.threads.run(encoder.classify, recording, classifier=classifier or None)
     return _json(classes_reply(found))
 
 

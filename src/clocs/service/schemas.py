@@ -50,7 +50,15 @@ class ClassInfo(_Response):
     name: str = Field(examples=["AFIB"])
     meaning: str = Field(examples=["atrial fibrillation and flutter"])
     prevalence: Probability
-    reliability: list[ReliabilityBin]
+
+
+class LeadSetInfo(_Response):
+    """Leads that a classifier was fitted on, with its results on these leads."""
+
+    leads: list[str] = Field(examples=[["I", "II", "III", "aVR", "aVL", "aVF"]])
+    reliability: dict[str, list[ReliabilityBin]] = Field(description="Validation patients by class.")
+    validation_auc: float | None = Field(description="Macro AUC of validation recordings.", examples=[0.95])
+    test_auc: float | None = Field(description="Macro AUC of test recordings.", examples=[0.95])
 
 
 class ClassifierInfo(_Response):
@@ -58,7 +66,9 @@ class ClassifierInfo(_Response):
 
     name: str = Field(examples=["chapman"])
     title: str = Field(description="Title of the training data.")
-    leads: list[str] = Field(description="Leads that it was fitted on; empty if unknown.", examples=[["II", "V2"]])
+    lead_sets: list[LeadSetInfo] = Field(
+        description="Leads that it was fitted on, the largest set first. A recording needs all leads of one set."
+    )
     multi_label: bool
     classes: list[ClassInfo]
     limitations: list[str]
@@ -152,6 +162,7 @@ class ClassificationResponse(_Response):
     """Class probabilities, the most probable class first."""
 
     classifier: str = Field(description="Its name.", examples=["chapman"])
+    leads: list[str] = Field(description="Leads that were used.", examples=[["I"]])
     multi_label: bool
     classes: list[ClassProbability]
     limitations: list[str]

@@ -14,6 +14,8 @@ from clocs.core.recording import Recording, missing_value, quantize, to_int32
 
 STANDARD_LEADS: Final = ("I", "II", "III", "aVR", "aVL", "aVF", "V1", "V2", "V3", "V4", "V5", "V6")
 """The twelve standard leads in their usual order."""
+LEAD_SETS: Final = (STANDARD_LEADS, STANDARD_LEADS[:6], ("I",), ("II",))
+"""Leads that ECGs commonly have: all twelve, the six limb leads, lead I (as a watch records it), lead II."""
 
 LEAD_EQUATIONS: Final[dict[str, dict[str, float]]] = {
     "III": {"II": 1.0, "I": -1.0},
@@ -49,6 +51,11 @@ def derivable_leads(leads: tuple[str, ...]) -> tuple[str, ...]:
     if not {"I", "II"} <= set(leads):
         return ()
     return tuple(lead for lead in LEAD_EQUATIONS if lead not in leads)
+
+
+def available_leads(leads: tuple[str, ...]) -> tuple[str, ...]:
+    """Return these leads and those that can be computed from them, standard leads first."""
+    return _standard_first((*leads, *derivable_leads(leads)))
 
 
 def computed_leads(declared: Iterable[str], leads: tuple[str, ...]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from clocs.core.errors import ConfigError
-from clocs.datasets.task import Task
+from clocs.datasets.task import Task, user_tasks
 from clocs.store.extra_columns import as_type
 from clocs.store.reader import StoreLike, StoreReader, open_reader
 
@@ -95,6 +95,34 @@ def store_tasks(store: StoreLike) -> dict[str, Task]:
     """
     tasks = open_reader(store).manifest.dataset.get("tasks", {})
     return {name: Task.model_validate(task) for name, task in tasks.items()}
+
+
+def classes_task(store: StoreLike) -> Task:
+    """Return the task of a store's classes.
+
+    Args:
+        store: A store or its folder.
+
+    Returns:
+        The named task of the dataset with these classes. Otherwise a multi-label one, in which recordings without any
+        of the classes are negatives.
+
+    Raises:
+        ConfigError: The store has no classes.
+
+    Example:
+        >>> store = clocs.ingest("synthetic", None, "store", options={"num_records": 4})
+        >>> classes_task(store).kind
+        'multi-class'
+    """
+    opened = open_reader(store)
+    classes = {name: tuple(labels) for name, labels in opened.manifest.dataset["classes"].items()}
+    if not classes:
+        raise ConfigError(f"{opened.folder} has no classes. Name a task, or ingest it again with classes.")
+    for task in store_tasks(opened).values():
+        if {name: tuple(labels) for name, labels in task.classes.items()} == classes:
+            return task
+    return user_tasks(classes, {})["classes"]
 
 
 def _find(store: StoreReader, name: str) -> Task:

@@ -8,7 +8,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from clocs.core.errors import ConfigError
 from clocs.encoders import Encoder, wrap
 from clocs.encoders.encoder import describe_encoder
+from clocs.inference.frame_pooling import POOLING, Pooling
 from clocs.signals.framing import FramePolicy
 from clocs.signals.resampling import Floats
 from clocs.training.encoder_module import load_encoder_folder, weights_hash
@@ -25,7 +26,6 @@ from clocs.training.onnx_session import OnnxNetwork
 from clocs.training.shipped import find_encoder_folder
 
 Mask = npt.NDArray[np.bool_]
-Pooling = Literal["mean", "max", "min"]
 EMBEDDING, ADAPTED = "embedding", "adapted"
 """Names of an embedder's outputs: the embedding of the model, and the PCA of its features fitted on target data."""
 
@@ -63,7 +63,7 @@ class Embedder(ABC):
         *,
         identity: Any,
         all_leads: bool = False,
-        pooling: Sequence[Pooling] = ("mean", "max", "min"),
+        pooling: Sequence[Pooling] = POOLING,
     ) -> None:
         if policy.sampling_rate is None:
             raise ConfigError(f"embedder '{name}': its frames have no sampling rate. Set sampling_rate in Hz.")
@@ -266,7 +266,18 @@ def load_embedder(
         joint = len(needed.leads) > 1 if all_leads is None else all_leads
         return OnnxEmbedder(path, needed, all_leads=joint, name=name)
     encoder, about = load_encoder_folder(find_encoder_folder(path))
-    return EncoderEmbedder(name or path, encoder, _trained_policy(path, encoder, about["input"]))
+    return trained_embedder(name or path, encoder, about["input"])
+
+
+def trained_embedder(name: str, encoder: Encoder, described: Mapping[str, Any]) -> EncoderEmbedder:
+    """Return the embedder of an encoder of this package.
+
+    Args:
+        name: Name in tables and messages.
+        encoder: The encoder.
+        described: Section ``input`` of its config.json.
+    """
+    return EncoderEmbedder(name, encoder, _trained_policy(name, encoder, described))
 
 
 def _as_encoder(module: nn.Module, in_channels: int, num_samples: int) -> Encoder:

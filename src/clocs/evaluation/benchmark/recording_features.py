@@ -14,15 +14,14 @@ import numpy.typing as npt
 from clocs.core.errors import ConfigError
 from clocs.core.files import atomic_file, content_hash, seal, write_bytes
 from clocs.core.run_identity import non_default_values
-from clocs.evaluation.benchmark.embedders import EMBEDDING, Embedder, Mask, Pooling
+from clocs.evaluation.benchmark.embedders import EMBEDDING, Embedder, Mask
+from clocs.inference.frame_pooling import OVERLAP, pool_frames
 from clocs.signals.framing import FramePolicy
 from clocs.signals.resampling import Floats
 from clocs.store.frames import Frames
 from clocs.store.store import Store
 
 Ints = npt.NDArray[np.int64]
-OVERLAP = 0.5
-"""Fraction of a frame that the next frame of a recording repeats."""
 RECORDS_PER_PART = 512
 """Recordings in a cached file. A killed computation continues after the last complete file."""
 FRAMES_PER_BATCH = 16
@@ -46,6 +45,25 @@ class RecordingFeatures:
     def dimension(self) -> int:
         """D, the dimension of the features."""
         return int(self.values.shape[1])
+
+
+def select_leads(features: RecordingFeatures, leads: Sequence[str], *, num_statistics: int) -> RecordingFeatures:
+    """Return the features of some leads, for an embedder of single leads.
+
+    Args:
+        features: Features of all leads.
+        leads: Leads to keep, in the order of the new features.
+        num_statistics: Number of statistics over frames, each with the values of all leads.
+
+    Example:
+        >>> features = RecordingFeatures(np.arange(8.0, dtype=np.float32)[None], np.array([3]), ("I", "II"))
+        >>> select_leads(features, ("II",), num_statistics=2).values
+        array([[2., 3., 6., 7.]], dtype=float32)
+    """
+    chosen = [features.leads.index(lead) for lead in leads]
+    by_lead = features.values.reshape(len(features.values), num_statistics, len(features.leads), -1)
+    values = by_lead[:, :, chosen].reshape(len(by_lead), -1)
+    return RecordingFeatures(values, features.num_frames, tuple(leads))
 
 
 def recording_policy(
@@ -226,38 +244,6 @@ def _embed_items(embedder: Embedder, frames: Frames, items: Ints) -> dict[str, F
         for name, values in embed_frames(embedder, frames.views(batch)[:, 0], frames.lead_mask(batch)).items():
             outputs[name].append(values)
     return {name: np.concatenate(each) if each else np.empty((0, 0), np.float32) for name, each in outputs.items()}
-
-
-def pool_frames(values: Floats, record: Ints, count: int, pooling: Sequence[Pooling]) -> Floats:
-    """Return statistics over the frames of each recording.
-
-    Args:
-        values: Embeddings of frames (N, D), ordered by recording. NaN is left out.
-        record: Index of each frame's recording, (N,), ascending.
-        count: Number of recordings.
-        pooling: Statistics, whose values are concatenated in this order.
-
-    Returns:
-        Features (count, statistics * D), NaN for recordings without a frame.
-
-    Example:
-        >>> values = np.array([[1.0, 2.0], [3.0, np.nan], [5.0, 6.0]], np.float32)
-        >>> pool_frames(values, np.array([0, 0, 2]), 3, ("mean", "max"))
-        array([[ 2.,  2.,  3.,  2.],
-               [nan, nan, nan, nan],
-               [ 5.,  6.,  5.,  6.]], dtype=float32)
-    """
-    present, starts = np.unique(record, return_index=True)
-    pooled = np.full((count, len(pooling) * values.shape[1]), np.nan, np.float32)
-    for number, statistic in enumerate(pooling):
-        columns = slice(number * values.shape[1], (number + 1) * values.shape[1])
-        if statistic == "mean":
-            total = np.add.reduceat(np.nan_to_num(values), starts)
-            known = np.add.reduceat((~np.isnan(values)).astype(np.float32), starts)
-            pooled[present, columns] = np.where(known > 0, total / np.maximum(known, 1), np.float32(np.nan))
-        else:
-            pooled[present, columns] = (np.fmax if statistic == "max" else np.fmin).reduceat(values, starts)
-    return pooled
 
 
 def _cache_folder(

@@ -40,7 +40,7 @@ def twelve_leads(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An encoder of twelve leads at once, with a classifier."""
     folder = make_twelve_leads(tmp_path_factory.mktemp("twelve") / "best")
     weights = read_config(folder)["weights_sha256"]
-    make_classifier(weights, leads=STANDARD_LEADS).save(folder / "classifiers" / "mine")
+    make_classifier(weights, lead_sets=(STANDARD_LEADS,), joint=True).save(folder / "classifiers" / "mine")
     return folder
 
 

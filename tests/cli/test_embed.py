@@ -66,7 +66,7 @@ def test_classes_are_printed_with_their_track_record(command: Command, originals
     line = next(line for line in out.splitlines() if f" {best.name} " in line)
     for word in (f"meaning of {best.name}", f"{best.probability:.1%}", best.track_record, f"{best.prevalence:.1%}"):
         assert word in line
-    assert "leads I, III, aVF" in out
+    assert "classifier: mine, from leads II, V2, aVL, aVR" in out
     assert "It has seen no paced rhythm." in out
     assert out.endswith("Research use only, not a diagnosis.\n")
     result = json.loads(command("classify", file, "--encoder", folder, "--json")[0])
@@ -80,7 +80,9 @@ def test_mistakes_are_messages(command: Command, originals: Path, folder: Path) 
     assert "no such file" in command("embed", "nowhere.hea", "--encoder", folder, code=1)[1]
     assert ".parquet" in command("embed", file, "--encoder", folder, "--out", "x.xlsx", code=1)[1]
     strip = originals / "cinc2017" / "training2017" / "A00001.hea"
-    assert "--any-lead" in command("classify", strip, "--encoder", folder, code=1)[1]
+    assert (
+        "'mine' needs leads II, V2, aVL, aVR or lead II" in command("classify", strip, "--encoder", folder, code=1)[1]
+    )
 
 
 def test_help_names_the_default_encoder(command: Command) -> None:

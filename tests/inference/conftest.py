@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 import torch
 from torch import nn
@@ -15,7 +14,15 @@ from torch import nn
 from clocs.core.recording import Recording
 from clocs.encoders import ResNet, build_encoder
 from clocs.encoders.encoder import describe_encoder
-from clocs.inference.classifier import Classifier, ClassifierCard, ClassInfo, ReliabilityBin
+from clocs.inference.classifier import (
+    Classifier,
+    ClassifierCard,
+    ClassInfo,
+    LeadSet,
+    LinearWeights,
+    ReliabilityBin,
+)
+from clocs.inference.frame_pooling import POOLING
 from clocs.inference.pretrained import PretrainedEncoder, load_encoder
 from clocs.signals.framing import FramePolicy
 from clocs.signals.leads import STANDARD_LEADS
@@ -104,24 +111,32 @@ def twelve(originals: Path) -> Recording:
 
 
 def make_classifier(
-    encoder_sha256: str, *, multi_label: bool = False, classes: int = 3, leads: tuple[str, ...] = ()
+    encoder_sha256: str,
+    *,
+    multi_label: bool = False,
+    classes: int = 3,
+    lead_sets: tuple[tuple[str, ...], ...] = (LEADS, ("II",)),
+    joint: bool = False,
 ) -> Classifier:
-    """Return a classifier with random weights, and classes that are not sorted."""
+    """Return a classifier with random weights, and classes that are not sorted.
+
+    ``joint`` is for an encoder of several leads at once, whose features do not grow with the leads.
+    """
     random = np.random.default_rng(3)
     bins = (ReliabilityBin(0.0, 0.5, 40, 0.2, 0.25), ReliabilityBin(0.5, 1.0, 10, 0.7, 0.6))
     names = ("SR", "AFIB", "GSVT", "SB")[:classes]
+    adjustment = ((1.0, 0.0), (1.3, -0.1), (0.8, 0.2), (1.0, 0.5))[:classes]
     card = ClassifierCard(
-        classes=tuple(ClassInfo(name, f"meaning of {name}", 1 / (place + 2), bins) for place, name in enumerate(names)),
+        classes=tuple(ClassInfo(name, f"meaning of {name}", 1 / (place + 2)) for place, name in enumerate(names)),
         multi_label=multi_label,
-        temperature=1.7,
+        lead_sets=tuple(LeadSet(leads, adjustment, (bins,) * classes, 0.9, 0.8) for leads in lead_sets),
         limitations=("It has seen no paced rhythm.",),
-        leads=leads,
         trained_on={"dataset": "chapman", "split_sha256": "0" * 64},
         encoder_sha256=encoder_sha256,
     )
 
-    def floats(*shape: int) -> npt.NDArray[np.float32]:
-        return random.normal(size=shape).astype(np.float32)
+    def weights(leads: tuple[str, ...]) -> LinearWeights:
+        dimension = len(POOLING) * EMBEDDING * (1 if joint else len(leads))
+        return LinearWeights.rounded(random.normal(size=(classes, dimension)) / 50, random.normal(size=classes))
 
-    scale = np.abs(floats(EMBEDDING)) + np.float32(0.5)
-    return Classifier(card, floats(EMBEDDING), scale, floats(classes, EMBEDDING), floats(classes))
+    return Classifier(card, tuple(weights(leads) for leads in lead_sets))

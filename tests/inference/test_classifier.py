@@ -13,69 +13,67 @@ from pydantic import ValidationError
 from safetensors.numpy import load_file
 from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
-from sklearn.preprocessing import StandardScaler
 
 from clocs.core.errors import ConfigError, IntegrityError, StoreError
 from clocs.core.files import seal, unseal
-from clocs.inference.classifier import Classifier, ClassInfo, ReliabilityBin, reliability_bins
+from clocs.inference.classifier import Classifier, LeadSet, LinearWeights, ReliabilityBin, reliability_bins
 from clocs.metrics.calibration import reliability
 from tests.inference.conftest import EMBEDDING, make_classifier
 
+DIMENSION = 3 * EMBEDDING * 4
+
 
 def fitted(multi_label: bool) -> tuple[Classifier, npt.NDArray[np.float32], npt.NDArray[np.float64]]:
-    """A classifier with scikit-learn's numbers, embeddings, and scikit-learn's probabilities of these."""
+    """A classifier with scikit-learn's numbers, features, and scikit-learn's probabilities of these."""
     random = np.random.default_rng(0)
-    embeddings = random.normal(2, 3, size=(200, EMBEDDING)).astype(np.float32)
-    scores = embeddings @ random.normal(size=(EMBEDDING, 3))
-    scaler = StandardScaler().fit(embeddings)
+    features = random.normal(2, 3, size=(200, DIMENSION)).astype(np.float32)
+    scores = features @ random.normal(size=(DIMENSION, 3))
     if multi_label:
-        model = OneVsRestClassifier(LogisticRegression(C=0.01)).fit(scaler.transform(embeddings), scores > 0)
+        model = OneVsRestClassifier(LogisticRegression(C=1e-3)).fit(features, scores > np.median(scores, axis=0))
         weight = np.concatenate([part.coef_ for part in model.estimators_])
         bias = np.concatenate([part.intercept_ for part in model.estimators_])
     else:
-        model = LogisticRegression(C=0.01).fit(scaler.transform(embeddings), scores.argmax(axis=1))
+        model = LogisticRegression(C=1e-3).fit(features, scores.argmax(axis=1))
         weight, bias = model.coef_, model.intercept_
     made = make_classifier("0" * 64, multi_label=multi_label)
-    card = made.card.model_copy(update={"temperature": 1.0})
-    numbers = (values.astype(np.float32) for values in (scaler.mean_, scaler.scale_, weight, bias))
-    return Classifier(card, *numbers), embeddings, model.predict_proba(scaler.transform(embeddings))
+    weights = (LinearWeights.rounded(weight, bias), made.weights[1])
+    return Classifier(made.card, weights), features, model.predict_proba(features)
 
 
 @pytest.mark.parametrize("multi_label", [False, True])
 def test_probabilities_equal_scikit_learn(multi_label: bool) -> None:
-    classifier, embeddings, expected = fitted(multi_label)
-    np.testing.assert_allclose(classifier.probabilities(embeddings), expected, atol=1e-5)
-    sums = classifier.probabilities(embeddings).sum(axis=1)
-    assert bool(np.allclose(sums, 1)) is not multi_label
+    """Weights are rounded to 11 bits, which changes probabilities in the third digit at most."""
+    classifier, features, expected = fitted(multi_label)
+    found = classifier.weights[0].probabilities(features, multi_label=multi_label)
+    np.testing.assert_allclose(found, expected, atol=2e-3)
+    assert bool(np.allclose(found.sum(axis=1), 1)) is not multi_label
 
 
-def test_the_temperature_divides_the_logits() -> None:
-    classifier, embeddings, _ = fitted(multi_label=True)
-    warm = replace(classifier, card=classifier.card.model_copy(update={"temperature": 4.0}))
-    np.testing.assert_array_equal(warm.logits(embeddings), classifier.logits(embeddings))
-    odds = [np.log(p / (1 - p)) for p in (warm.probabilities(embeddings), classifier.probabilities(embeddings))]
-    np.testing.assert_allclose(odds[0] * 4, odds[1], atol=1e-5)
+def test_calibration_is_linear_in_log_odds() -> None:
+    classifier, features, _ = fitted(multi_label=True)
+    plain = classifier.weights[0].probabilities(features, multi_label=True)
+    slope, offset = np.array(classifier.card.lead_sets[0].adjustment).T
+    odds = np.log(plain / (1 - plain)) * slope + offset
+    np.testing.assert_allclose(classifier.probabilities(features, 0), 1 / (1 + np.exp(-odds)), atol=1e-5)
 
 
-def test_calibration_applies_to_the_mean_not_to_rows() -> None:
-    classifier, embeddings, expected = fitted(multi_label=True)
-    chosen = ((2.0, 0.5), (1.0, 0.0), (1.0, -1.0))
-    keener = replace(classifier, card=classifier.card.model_copy(update={"adjustment": chosen}))
-    np.testing.assert_array_equal(keener.probabilities(embeddings), classifier.probabilities(embeddings))
-    mean = expected[:8].mean(axis=0)
-    odds = np.log(mean / (1 - mean)) * [2, 1, 1] + [0.5, 0, -1]
-    np.testing.assert_allclose(list(keener.classify(embeddings[:8]).values()), 1 / (1 + np.exp(-odds)), atol=1e-5)
+def test_each_set_of_leads_has_its_own_weights() -> None:
+    classifier, features, _ = fitted(multi_label=False)
+    assert classifier.probabilities(features[:, : 3 * EMBEDDING], 1).shape == (200, 3)
+    with pytest.raises(ConfigError, match=f"N, {3 * EMBEDDING}"):
+        classifier.probabilities(features, 1)
 
 
-def test_a_recording_has_the_mean_probability_of_its_rows() -> None:
-    classifier, embeddings, expected = fitted(multi_label=False)
-    found = classifier.classify(embeddings[:8])
-    assert list(found) == ["SR", "AFIB", "GSVT"]
-    np.testing.assert_allclose(list(found.values()), expected[:8].mean(axis=0), atol=1e-5)
-    with pytest.raises(ConfigError, match="at least one embedding"):
-        classifier.classify(embeddings[:0])
-    with pytest.raises(ConfigError, match=f"N, {EMBEDDING}"):
-        classifier.classify(embeddings[:, 1:])
+@pytest.mark.parametrize(
+    ("leads", "expected"),
+    [
+        (("aVR", "II", "aVL", "V1", "V2"), [0, 1]),
+        (("II", "V2", "aVL"), [1]),
+        (("I",), []),
+    ],
+)
+def test_usable_sets_need_all_their_leads(leads: tuple[str, ...], expected: list[int]) -> None:
+    assert make_classifier("0" * 64).card.usable_sets(leads) == expected
 
 
 def test_a_saved_classifier_is_loaded(tmp_path: Path) -> None:
@@ -84,16 +82,19 @@ def test_a_saved_classifier_is_loaded(tmp_path: Path) -> None:
     back = Classifier.load(tmp_path)
     assert back.card == made.card
     assert [item.name for item in back.card.classes] == ["SR", "AFIB", "GSVT"], "in their own order"
-    for name in ("mean", "scale", "weight", "bias"):
-        np.testing.assert_array_equal(getattr(back, name), getattr(made, name))
+    for one, other in zip(back.weights, made.weights, strict=True):
+        np.testing.assert_array_equal(one.weight, other.weight)
+        np.testing.assert_array_equal(one.bias, other.bias)
     tensors = load_file(tmp_path / "classifier.safetensors")
     assert {name: (value.shape, value.dtype.str) for name, value in tensors.items()} == {
-        "mean": ((EMBEDDING,), "<f4"),
-        "scale": ((EMBEDDING,), "<f4"),
-        "weight": ((3, EMBEDDING), "<f4"),
-        "bias": ((3,), "<f4"),
+        "0.weight": ((3, DIMENSION), "<f2"),
+        "0.factor": ((3,), "<f4"),
+        "0.bias": ((3,), "<f4"),
+        "1.weight": ((3, 3 * EMBEDDING), "<f2"),
+        "1.factor": ((3,), "<f4"),
+        "1.bias": ((3,), "<f4"),
     }
-    assert unseal((tmp_path / "classifier.json").read_bytes(), "")["format"] == "clocs-classifier-2"
+    assert unseal((tmp_path / "classifier.json").read_bytes(), "")["format"] == "clocs-classifier-3"
 
 
 @pytest.mark.parametrize("name", ["classifier.json", "classifier.safetensors"])
@@ -121,9 +122,9 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"format": "clocs-classifier-1"}, "clocs-classifier-1"),
-        ({"temperature": 0}, "temperature"),
-        ({"adjustment": ((1.0, 0.0),)}, "1 adjustments for"),
+        ({"format": "clocs-classifier-2"}, "clocs-classifier-2"),
+        ({"representation": "mean_probability"}, "mean_probability"),
+        ({"lead_sets": []}, "lead_sets"),
         ({"classes": []}, "classes"),
         ({"colour": "red"}, "colour"),
     ],
@@ -139,26 +140,31 @@ def test_an_invalid_card_is_rejected(changes: dict[str, Any], message: str, tmp_
 @pytest.mark.parametrize(
     ("name", "values"),
     [
-        ("mean", np.zeros(EMBEDDING)),
         ("weight", np.zeros((2, EMBEDDING), np.float32)),
+        ("weight", np.zeros((3, EMBEDDING))),
         ("bias", np.full(3, np.nan, np.float32)),
-        ("scale", np.zeros(EMBEDDING, np.float32)),
     ],
 )
 def test_arrays_of_wrong_shape_or_type_are_rejected(name: str, values: npt.NDArray[Any]) -> None:
+    made = make_classifier("ab" * 32)
+    wrong = replace(made.weights[0], **{name: values})  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=name):
-        replace(make_classifier("ab" * 32), **{name: values})  # type: ignore[arg-type]
+        Classifier(made.card, (wrong, made.weights[1]))
+    with pytest.raises(ConfigError, match="2 sets of leads, got 1"):
+        Classifier(made.card, made.weights[:1])
 
 
-def test_a_card_without_leads_can_be_read(tmp_path: Path) -> None:
-    """Its leads are unknown, so all leads are accepted."""
-    make_classifier("ab" * 32, leads=("II", "V2")).save(tmp_path)
-    assert Classifier.load(tmp_path).card.unknown_leads(("ECG", "II", "ECG", "I")) == ("ECG", "I")
-    path = tmp_path / "classifier.json"
-    body = unseal(path.read_bytes(), "")
-    assert body.pop("leads") == ["II", "V2"]
-    path.write_bytes(seal(body))
-    assert Classifier.load(tmp_path).card.unknown_leads(("ECG", "II")) == ()
+@pytest.mark.parametrize(
+    ("lead_sets", "message"),
+    [
+        (lambda sets: sets[::-1], "from the largest to the smallest"),
+        (lambda sets: (replace(sets[0], adjustment=sets[0].adjustment[:1]),), "1 adjustments for 3 classes"),
+    ],
+)
+def test_lead_sets_are_ordered_and_complete(lead_sets: Any, message: str) -> None:
+    card = make_classifier("ab" * 32).card
+    with pytest.raises(ValidationError, match=message):
+        type(card)(**{**dict(card), "lead_sets": lead_sets(card.lead_sets)})
 
 
 def test_classes_are_distinct() -> None:
@@ -173,8 +179,9 @@ def test_a_probability_finds_its_bin() -> None:
         ReliabilityBin(0.1, 0.2, 3, 0.15, 1 / 3),
         ReliabilityBin(0.9, 1.0, 9, 0.95, 1.0),
     )
-    info = ClassInfo("AFIB", "atrial fibrillation", 0.2, bins)
-    found = {probability: info.bin_of(probability) for probability in (0.0, 0.1, 0.11, 0.2, 0.5, 0.9, 1.0)}
+    info = LeadSet(("II",), ((1.0, 0.0),) * 2, ((), bins), None, None)
+    assert info.bin_of(0, 0.1) is None
+    found = {probability: info.bin_of(1, probability) for probability in (0.0, 0.1, 0.11, 0.2, 0.5, 0.9, 1.0)}
     assert found == {0.0: bins[0], 0.1: bins[0], 0.11: bins[1], 0.2: bins[1], 0.5: None, 0.9: None, 1.0: bins[2]}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,17 +16,18 @@ from torch import Tensor
 from torch.nn.functional import batch_norm, conv1d, max_pool1d
 
 import clocs
-from clocs.core.errors import ConfigError, IntegrityError, LeadError, StoreError
+from clocs.core.errors import ConfigError, IntegrityError, LeadError, SignalError, StoreError
 from clocs.core.files import seal, unseal
-from clocs.core.recording import Provenance
+from clocs.core.recording import Provenance, Recording
 from clocs.core.sources import Source, open_source
 from clocs.datasets import DATASETS, Entry
 from clocs.datasets.dataset import Options
 from clocs.inference import pretrained
 from clocs.inference.classifier import ReliabilityBin
 from clocs.inference.pretrained import PretrainedEncoder, load_encoder
-from clocs.inference.results import ClassProbability, Embeddings
+from clocs.inference.results import ClassProbability
 from clocs.signals.framing import FramePolicy
+from clocs.signals.leads import LEAD_SETS, STANDARD_LEADS
 from clocs.store.frames import Frames
 from clocs.store.ingest import ingest
 from tests.conftest import make_recording
@@ -196,18 +196,28 @@ def test_an_encoder_without_sampling_rate_embeds_only_frames(tmp_path: Path, ori
     assert encoder.embed_frames(np.zeros((1, 1, 2500), np.float32)).shape == (1, EMBEDDING)
 
 
+def literal_features(encoder: PretrainedEncoder, recording: Recording, leads: tuple[str, ...]) -> list[float]:
+    """Mean, maximum and minimum over frames at 0, 2.5, 5 s..., each frame with its leads one after the other."""
+    frames = []
+    for start in range(0, recording.num_samples - 2499, 1250):
+        cut = replace(recording, digital=recording.digital[:, start : start + 2500]).select(leads).physical()
+        frames.append(np.concatenate([encoder.embed_frames(POLICY.normalize(row[None, None]))[0] for row in cut]))
+    stacked = np.array(frames)
+    return [*stacked.mean(axis=0), *stacked.max(axis=0), *stacked.min(axis=0)]
+
+
 def test_classification_of_a_file(shipped: Path, originals: Path) -> None:
     encoder = load_encoder(shipped)
     file = originals / "chapman" / "ECGDataDenoised" / "MUSE_20180111_155115_19000.csv"
     found = encoder.classify(file)
-    rows: Embeddings = encoder.embed(file)
-    expected = encoder.classifier().probabilities(rows.values).mean(axis=0)
+    features = np.array([literal_features(encoder, clocs.read(file), LEADS)], np.float32)
+    (expected,) = encoder.classifier().probabilities(features, 0)
     assert {item.name: item.probability for item in found.classes} == pytest.approx(
-        dict(zip(("SR", "AFIB", "GSVT"), expected, strict=True))
+        dict(zip(("SR", "AFIB", "GSVT"), expected, strict=True)), abs=1e-5
     )
-    assert [item.probability for item in found.classes] == sorted(expected, reverse=True)
+    assert [item.probability for item in found.classes] == pytest.approx(sorted(expected, reverse=True), abs=1e-5)
     assert sum(item.probability for item in found.classes) == pytest.approx(1)
-    assert found.notes == rows.notes
+    assert found.leads == LEADS
     assert found.limitations == ("It has seen no paced rhythm.",)
     for item in found.classes:
         high = item.probability > 0.5
@@ -256,36 +266,53 @@ def of_both(tmp_path_factory: pytest.TempPathFactory) -> PretrainedEncoder:
     folder = tmp_path_factory.mktemp("both")
     make_encoder(folder, POLICY.model_copy(update={"leads": (*LEADS, "ECG")}))
     about = unseal((folder / "config.json").read_bytes(), "")
-    for name, classes, leads in (("many", 3, LEADS), ("single", 2, ("ECG",))):
-        made = make_classifier(about["weights_sha256"], classes=classes, leads=leads)
+    for name, classes, sets in (("many", 3, (*LEAD_SETS,)), ("single", 2, (("ECG",),))):
+        made = make_classifier(about["weights_sha256"], classes=classes, lead_sets=sets)
         made.save(folder / "classifiers" / name)
     (folder / "config.json").write_bytes(seal({**about, "classifiers": ["many", "single"]}))
     return load_encoder(folder)
 
 
-@pytest.mark.parametrize(("leads", "name"), [(LEADS, "many"), (("II",), "many"), (("ECG",), "single")])
-def test_the_default_classifier_was_fitted_on_a_lead_of_the_recording(
-    leads: tuple[str, ...], name: str, of_both: PretrainedEncoder
+@pytest.mark.parametrize(
+    ("leads", "used"),
+    [
+        (("V6", "V5", "V4", "V3", "V2", "V1", "II", "I"), STANDARD_LEADS),
+        (("II", "I", "V5"), STANDARD_LEADS[:6]),
+        (("V1", "I"), ("I",)),
+        (("aVL", "II", "ECG"), ("II",)),
+        (("ECG",), ("ECG",)),
+    ],
+)
+def test_the_largest_set_of_leads_is_used(
+    leads: tuple[str, ...], used: tuple[str, ...], of_both: PretrainedEncoder
 ) -> None:
     recording = make_recording(leads, num_samples=5000)
-    rows = of_both.embed(recording)
-    for found in (of_both.classify(recording), of_both.classify(recording, classifier=name)):
-        assert found.classifier == name
-        assert {item.name: item.probability for item in found.classes} == of_both.classifier(name).classify(rows.values)
-        assert found.notes == rows.notes
+    found = of_both.classify(recording)
+    assert found.leads == used
+    assert found.classifier == ("single" if used == ("ECG",) else "many")
+    assert all(item.track_record.startswith("of ") for item in found.classes)
+    derived = set(used) - set(leads)
+    assert any("derived from I and II" in note for note in found.notes) == bool(derived)
 
 
-def test_unknown_leads_need_any_lead(of_both: PretrainedEncoder) -> None:
-    """Unless the user says so: then without a track record."""
-    for leads, name, other in ((("ECG",), "many", "single"), (LEADS, "single", "many")):
-        recording = make_recording(leads, num_samples=5000)
-        with pytest.raises(LeadError, match=f"'{name}' was fitted on .*for it: {other}.*--any-lead"):
-            of_both.classify(recording, classifier=name)
-        found = of_both.classify(recording, classifier=name, any_lead=True)
-        assert any("no track record" in note for note in found.notes)
-        for item in found.classes:
-            assert item.validation is None
-            assert item.track_record == "not known: the classifier was not fitted on such leads"
+def test_a_lead_with_a_fault_is_left_out_with_a_note(of_both: PretrainedEncoder) -> None:
+    recording = make_recording(("I", "II", "V1", "V2", "V3", "V4", "V5", "V6"), num_samples=5000)
+    digital = recording.digital.copy()
+    digital[5] = 0
+    found = of_both.classify(replace(recording, digital=digital))
+    assert found.leads == STANDARD_LEADS[:6]
+    assert found.notes[-1].startswith("lead V4 not used: flat")
+    digital[:] = 0
+    with pytest.raises(SignalError, match="flat"):
+        of_both.classify(replace(recording, digital=digital))
+
+
+def test_leads_of_no_set_are_rejected(of_both: PretrainedEncoder) -> None:
+    recording = make_recording(("V5",), num_samples=5000)
+    with pytest.raises(LeadError, match=r"has lead V5, .*'many' needs all twelve leads or .* or lead II; 'single'"):
+        of_both.classify(recording)
+    with pytest.raises(LeadError, match="'single' needs lead ECG"):
+        of_both.classify(make_recording(LEADS, num_samples=5000), classifier="single")
 
 
 def test_suspicious_electrodes_and_sampling_rates_are_noted(of_both: PretrainedEncoder) -> None:
@@ -297,45 +324,12 @@ def test_suspicious_electrodes_and_sampling_rates_are_noted(of_both: PretrainedE
     assert not any("Check" in note for note in of_both.classify(sinus_rhythm()).notes)
 
 
-def test_only_leads_of_the_classifier_are_used(of_both: PretrainedEncoder) -> None:
-    recording = make_recording(("II", "ECG"), num_samples=5000)
-    found, alone = of_both.classify(recording), of_both.classify(recording.select(("II",)))
-    assert found.classes == alone.classes
-    assert found.notes[-1] == "lead ECG not counted: classifier 'many' was fitted on II, V2, aVL, aVR"
-    all_of_it = of_both.classify(recording, any_lead=True)
-    values = of_both.embed(recording, any_lead=True).values
-    expected = of_both.classifier("many").classify(values, all_leads=False)
-    assert {item.name: item.probability for item in all_of_it.classes} == expected
-    assert expected != {item.name: item.probability for item in alone.classes}
-    assert {item.incomparable for item in all_of_it.classes} == {"the classifier was not fitted on such leads"}
-
-
-def test_a_missing_lead_removes_the_track_record(of_both: PretrainedEncoder) -> None:
-    """Validation patients had all leads, and so had those whose means were adjusted."""
-    recording = make_recording(LEADS, num_samples=5000)
-    for whole in (of_both.classify(recording), of_both.classify(make_recording(("ECG",), num_samples=5000))):
-        assert all(item.track_record.startswith("of ") for item in whole.classes)
-    part = of_both.classify(recording.select(("II", "aVL", "aVR")))
-    told = {(item.validation, item.track_record) for item in part.classes}
-    assert told == {(None, "not known: without lead V2, which validation patients had")}
-
-
-def test_leads_of_no_classifier_are_rejected(of_both: PretrainedEncoder) -> None:
-    recording = make_recording(("V5",), num_samples=5000)
-    found = of_both.classify(recording, any_lead=True)
-    assert (found.classifier, {item.validation for item in found.classes}) == ("many", {None})
-    only = copy.copy(of_both)
-    only.classifiers = {"many": of_both.classifiers["many"]}
-    with pytest.raises(LeadError, match=r"'many' was fitted on .*for it: none"):
-        only.classify(make_recording(("ECG",), num_samples=5000))
-
-
 def test_a_shipped_encoder_classifies_a_single_lead_strip(originals: Path) -> None:
     """A00001 of the 2017 challenge, one lead by a hand-held device: its publisher says normal."""
     strip, encoder = originals / "cinc2017" / "training2017" / "A00001.hea", load_encoder("clocs-small")
     found = encoder.classify(strip)
     assert (found.classifier, found.classes[0].name) == ("physionet2017", "Normal")
-    with pytest.raises(LeadError, match="'physionet2020' was fitted on II, V2, aVL, aVR"):
+    with pytest.raises(LeadError, match="'physionet2020' needs all twelve leads or the six limb leads or lead I or"):
         encoder.classify(strip, classifier="physionet2020")
 
 

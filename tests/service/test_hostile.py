@@ -29,7 +29,7 @@ GROWTH = 128 << 20
 FEW, MANY, THROUGH_HTTP = 4, 10_000, 300
 FIRST = 50_000
 """Cases of other campaigns have lower numbers."""
-ENDPOINTS = ("preview", "classify?any_lead=true", "similar?any_lead=true&k=2", "figure?seconds=2")
+ENDPOINTS = ("preview", "classify", "similar?any_lead=true&k=2", "figure?seconds=2")
 
 
 async def parsed(data: Path, kinds: list[str], count: int) -> Counter[str]:

@@ -173,8 +173,9 @@ def publish_command(
 ) -> None:
     """Publish an encoder with calibrated classifiers and a model card.
 
-    Each store's labels get a classifier, with weights for each set of leads: all twelve, six limb leads, I, II. Pass all stores that the encoder was trained on, or other stores of which it
-    has seen no test patient. The latter adds classifiers for your own labels to a shipped encoder.
+    Each store's labels get a classifier, with weights for each set of leads: all twelve, six limb leads, I, II. Pass
+    all stores that the encoder was trained on, or other stores of which it has seen no test patient. The latter adds
+    classifiers for your own labels to a shipped encoder.
     """
     from clocs.publishing.publish import publish
 

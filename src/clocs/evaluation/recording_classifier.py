@@ -36,9 +36,7 @@ class LeadSubset(Embedder):
 
     def __init__(self, embedder: Embedder, leads: Sequence[str]) -> None:
         identity = {"embedder": embedder.identity, "only_leads": list(leads)}
-        super().__init__(
-            embedder.name, embedder.policy, identity=identity, all_leads=True, pooling=embedder.pooling
-        )
+        super().__init__(embedder.name, embedder.policy, identity=identity, all_leads=True, pooling=embedder.pooling)
         self._embedder, self._kept = embedder, np.isin(embedder.policy.leads, list(leads))
 
     def embed(self, frames: Floats, lead_mask: Mask) -> Floats:
@@ -83,9 +81,7 @@ def features_by_lead_set(
             "encoder."
         )
     sets = lead_sets_of(present) if allow_missing_leads else (needed,)
-    return {
-        leads: recording_features(LeadSubset(embedder, leads), store, cache=cache)["embedding"] for leads in sets
-    }
+    return {leads: recording_features(LeadSubset(embedder, leads), store, cache=cache)["embedding"] for leads in sets}
 
 
 def allows_missing_leads(described: Mapping[str, Any]) -> bool:
@@ -141,7 +137,9 @@ def recordings_of(features: RecordingFeatures, targets: TaskTargets, part: Bools
     return part & targets.included & ~np.isnan(features.values).any(axis=1)
 
 
-def recording_outputs(store: Store, targets: TaskTargets, records: Bools, values: npt.NDArray[np.floating]) -> ModelOutputs:
+def recording_outputs(
+    store: Store, targets: TaskTargets, records: Bools, values: npt.NDArray[np.floating]
+) -> ModelOutputs:
     """Return class probabilities of recordings with their labels and patients.
 
     Args:

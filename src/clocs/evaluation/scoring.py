@@ -43,9 +43,7 @@ def pool_outputs(scores: ModelOutputs, groups: npt.NDArray[np.int64]) -> ModelOu
     return ModelOutputs(values.astype(np.float32), truth, scores.record[first], scores.patient[first], scores.classes)
 
 
-def compute_metrics(
-    scores: ModelOutputs, *, levels: Sequence[str] = LEVELS, replicates: int = 1000
-) -> dict[str, Any]:
+def compute_metrics(scores: ModelOutputs, *, levels: Sequence[str] = LEVELS, replicates: int = 1000) -> dict[str, Any]:
     """Compute AUC, average precision and calibration of class probabilities.
 
     Args:

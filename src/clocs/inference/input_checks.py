@@ -79,7 +79,7 @@ def check_signal_quality(recording: Recording, leads: Collection[str]) -> None:
 
 
 def lead_faults(recording: Recording) -> dict[str, str]:
-    """Return the leads that fail the quality gate, each with its first fault. Faults of the recording are not listed."""
+    """Return the leads that fail the quality gate, each with its first fault."""
     faults: dict[str, str] = {}
     for item in assess(recording, GATE):
         if item.lead in recording.leads and item.reason != "lead_equations":

@@ -183,9 +183,7 @@ class PretrainedEncoder:
         """
         chosen = self.classifier(classifier)  # an unknown name is rejected before any work
         recording = as_recording(source, sampling_rate=sampling_rate, leads=leads, unit=unit)
-        found = choose_input(
-            recording, self.input, self.classifiers if classifier is None else {classifier: chosen}
-        )
+        found = choose_input(recording, self.input, self.classifiers if classifier is None else {classifier: chosen})
         prepared, card = found.prepared, self.classifiers[found.name].card
         num_frames = len(prepared.lead) // (1 if self.input.all_leads else len(prepared.leads))
         features = pool_recording_features(self.embed_prepared(prepared), num_frames)

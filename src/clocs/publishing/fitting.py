@@ -100,9 +100,7 @@ def _fit_set(
 
     def calibrated(records: Bools) -> ModelOutputs:
         values = weights.probabilities(features.values[records], multi_label=multi_label)
-        return recording_outputs(
-            store, targets, records, adjust_probabilities(values, slope, offset, multi_label)
-        )
+        return recording_outputs(store, targets, records, adjust_probabilities(values, slope, offset, multi_label))
 
     selected, tested = calibrated(validation), calibrated(test)
     by_patient = pool_outputs(selected, selected.patient)

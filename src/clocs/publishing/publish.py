@@ -95,7 +95,10 @@ def publish(
     for opened, parts in sources:
         require_patients(opened, parts, "train", "validation", "test")
     folder = Path(out)
-    identity = {"weights_sha256": encoder.about["weights_sha256"], "classifiers": [name for row in names for name in row]}
+    identity = {
+        "weights_sha256": encoder.about["weights_sha256"],
+        "classifiers": [name for row in names for name in row],
+    }
     check_output_dir(folder, lambda config: identity.items() <= config.items())
     fitted = [
         item

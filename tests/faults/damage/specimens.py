@@ -14,7 +14,7 @@ import torch
 
 from clocs.datasets import DATASETS, Dataset
 from clocs.evaluation.probe import probe
-from clocs.inference.classifier import FOLDER, Classifier, ClassifierCard, ClassInfo
+from clocs.inference.classifier import FOLDER, Classifier, ClassifierCard, ClassInfo, LeadSet, LinearWeights
 from clocs.similarity.archive.embedding import embed_store
 from clocs.similarity.archive.withdraw import withdraw_embeddings
 from clocs.similarity.index.snapshot import Snapshot
@@ -132,17 +132,15 @@ def _make_encoder(best: Path, folder: Path) -> None:
     shutil.copytree(best, folder)
     save_encoder(folder, module, about, torch.nn.Linear(EMBEDDING, 2))
     card = ClassifierCard(
-        classes=tuple(ClassInfo(name, f"meaning of {name}", 0.5, ()) for name in ("one", "other")),
+        classes=tuple(ClassInfo(name, f"meaning of {name}", 0.5) for name in ("one", "other")),
         multi_label=True,
-        temperature=1.0,
+        lead_sets=(LeadSet(("II", "V2"), ((1.0, 0.0),) * 2, ((),) * 2, None, None),),
         limitations=(),
-        leads=("II", "V2"),
         trained_on={},
         encoder_sha256=about["weights_sha256"],
     )
-    mean, weight = random.normal(size=EMBEDDING), random.normal(size=(2, EMBEDDING))
-    arrays = (mean, np.ones(EMBEDDING), weight, np.zeros(2))
-    Classifier(card, *(values.astype(np.float32) for values in arrays)).save(folder / FOLDER / "made")
+    weights = LinearWeights.rounded(random.normal(size=(2, 2 * 3 * EMBEDDING)), np.zeros(2))
+    Classifier(card, (weights,)).save(folder / FOLDER / "made")
     assert finish_encoder(folder) == ""
 
 

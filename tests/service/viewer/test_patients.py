@@ -23,6 +23,7 @@ def test_classes_come_with_their_track_record(visit: Visit) -> None:
         width = row.locator(".bar-probability").evaluate("node => node.style.width")
         assert float(width.removesuffix("%")) == pytest.approx(100 * item["probability"], abs=0.01)
     assert found["limitations"] == page.locator(".cannot li").all_inner_texts()
+    assert f"Leads used: {', '.join(found['leads'])}." in page.inner_text("#classes")
 
 
 def test_another_classifier_is_asked_when_it_is_chosen(visit: Visit) -> None:
@@ -34,7 +35,7 @@ def test_another_classifier_is_asked_when_it_is_chosen(visit: Visit) -> None:
     assert page.input_value(".classifier select") == first["name"]
     shown = page.locator(".classifier option").all_inner_texts()
     assert [text.partition(":")[0] for text in shown] == [item["name"] for item in known]
-    assert single["leads"] == ["ECG"], "not offered: it knows no lead of this recording"
+    assert [item["leads"] for item in single["lead_sets"]] == [["ECG"]], "not offered: the recording has no such lead"
     for other in others:
         with page.expect_response(f"**/api/v1/classify?classifier={other['name']}"):
             page.focus(".classifier select")

@@ -98,10 +98,10 @@ function refuseTooLarge(size) {
 
 const askAll = (now) => Promise.all([classify(now), findSimilar(now)]);
 
-/** Ask everything again, with leads that the encoder does not know: nobody can say how good the answers are. */
+/** Search again, with leads that the encoder does not know: nobody can say how good the answers are. */
 function takeAnyLead(now) {
     now.anyLead = true;
-    askAll(now);
+    findSimilar(now);
 }
 
 function showOpening() {
@@ -131,7 +131,7 @@ function showRecording(recording) {
     announce(`ECG opened: ${facts.join(", ")}`);
 }
 
-/** Without a name, by the first classifier that knows a lead of the recording. */
+/** Without a name, by the first classifier with a set of leads that the recording has. */
 async function classify(now, name = "") {
     now.classes = await fill(
         byId("classes"),
@@ -139,7 +139,7 @@ async function classify(now, name = "") {
         (wait) =>
             ask("classify", {
                 files: now.files,
-                query: { classifier: name, any_lead: now.anyLead },
+                query: { classifier: name },
                 signal: now.abort.signal,
                 waiting: wait,
             }),
@@ -151,7 +151,7 @@ async function classify(now, name = "") {
             });
             announce(`Classified. ${spokenClasses(found)}`);
         },
-        { again: () => classify(now, name), anyLead: () => takeAnyLead(now) },
+        { again: () => classify(now, name) },
     );
 }
 
@@ -161,7 +161,8 @@ async function classifyBy(now, name) {
     if (document.activeElement === document.body) byId("classes").querySelector("select")?.focus();
 }
 
-const fits = ({ leads }, { recording }) => !leads.length || leads.some((name) => leadOf(recording, name));
+const fits = ({ lead_sets: sets }, { recording }) =>
+    sets.some(({ leads }) => leads.every((name) => leadOf(recording, name)));
 
 /** By the filters that the form shows; what was found is kept together with them. */
 async function findSimilar(now) {

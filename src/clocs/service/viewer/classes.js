@@ -12,7 +12,7 @@ export function showClasses(place, found, { classifiers, chosen, choose }) {
     place.replaceChildren(
         ...[
             classifiers.length > 1 && classifierChoice(classifiers, chosen, choose),
-            element("p", { class: "lead-text" }, reading(found.multi_label)),
+            element("p", { class: "lead-text" }, `${reading(found.multi_label)} ${used(found.leads)}`),
             legend(),
             element("ul", { class: "classes" }, found.classes.map(classRow)),
             cannot(found.limitations),
@@ -40,6 +40,8 @@ const reading = (multiLabel) =>
     multiLabel
         ? "Each class is estimated independently; several, or none, may be present."
         : "Exactly one class is assumed to be present, so the probabilities always sum to 100 %.";
+
+const used = (leads) => `${leads.length === 1 ? "Lead" : "Leads"} used: ${leads.join(", ")}.`;
 
 function legend() {
     const item = (kind, text) =>

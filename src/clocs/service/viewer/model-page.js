@@ -56,7 +56,7 @@ function facts(model) {
     );
 }
 
-function classifierPart({ name, title, multi_label: multiLabel, classes, limitations: cannot }) {
+function classifierPart({ name, title, multi_label: multiLabel, classes, lead_sets: sets, limitations: cannot }) {
     const judged = multiLabel ? "each judged by itself" : "of which one is assumed to be true";
     return element(
         "div",
@@ -67,7 +67,12 @@ function classifierPart({ name, title, multi_label: multiLabel, classes, limitat
             { class: "lead-text" },
             `${count(classes.length, "class", "classes")}, ${judged}. Trained on: ${title || "not stated"}.`,
         ),
-        element("ul", { class: "diagrams" }, classes.map(classItem)),
+        leadSets(sets),
+        element(
+            "ul",
+            { class: "diagrams" },
+            classes.map((item) => classItem({ ...item, reliability: sets[0].reliability[item.name] })),
+        ),
         element("h4", {}, "Limitations"),
         element(
             "ul",
@@ -76,6 +81,30 @@ function classifierPart({ name, title, multi_label: multiLabel, classes, limitat
         ),
     );
 }
+
+/** The results of each set of leads; the diagrams are those of the first. */
+function leadSets(sets) {
+    const row = ({ leads, validation_auc: validation, test_auc: test }) =>
+        element(
+            "tr",
+            {},
+            [leads.join(", "), auc(validation), auc(test)].map((text) => element("td", {}, text)),
+        );
+    const head = ["Leads of the recording", "Macro AUC, validation", "Macro AUC, test"];
+    return element(
+        "div",
+        { class: "card" },
+        element(
+            "table",
+            {},
+            element("thead", {}, element("tr", {}, head.map((text) => element("th", { scope: "col" }, text)))),
+            element("tbody", {}, sets.map(row)),
+        ),
+        element("p", { class: "quiet-text" }, `Diagrams: recordings with ${sets[0].leads.join(", ")}.`),
+    );
+}
+
+const auc = (value) => (value === null ? "not known" : value.toFixed(3));
 
 function classItem(item) {
     return element(

@@ -126,7 +126,7 @@ def _evaluate(cell: Evaluation, workspace: Workspace) -> dict[str, Any]:
     }
     store = workspace.store(cell.dataset)
     if cell.protocol == "linear":
-        values = validate_model(ProbeConfig, given, cell.label)
+        values = validate_model(ProbeConfig, {"representation": "frames", **given}, cell.label)
         found = probe(start, store, values, runs=workspace.runs)
         more = {"by_epochs": _evaluate_kept(cell, workspace, values)}
     else:

@@ -20,6 +20,8 @@ from sklearn.preprocessing import StandardScaler
 import clocs.evaluation.evaluation_run as evaluation_run
 import clocs.evaluation.probe as probing
 from clocs.core.errors import ConfigError, LeakError
+from clocs.evaluation.benchmark.embedders import load_embedder
+from clocs.evaluation.benchmark.recording_features import recording_features
 from clocs.evaluation.checkpoint import EncoderCheckpoint, load_encoder_checkpoint
 from clocs.evaluation.model_outputs import ModelOutputs, compute_outputs
 from clocs.evaluation.probe import ProbeConfig, probe
@@ -28,6 +30,7 @@ from clocs.evaluation.scoring import compute_metrics
 from clocs.signals.framing import FramePolicy
 from clocs.store.splits import make_split
 from clocs.store.store import Store, open_store
+from clocs.store.task_targets import task_targets
 from clocs.training.encoder_module import load_encoder_folder, save_encoder
 from clocs.training.labels import sample_patients
 from clocs.training.pretrain import pretrain
@@ -58,6 +61,11 @@ def literal_auc(train: ModelOutputs, test: ModelOutputs, strength: float) -> flo
     return float(np.mean([roc_auc_score(test.truth[:, k], scores[:, place]) for place, k in enumerate(present)]))
 
 
+def paper_config(**options: Any) -> ProbeConfig:
+    """The protocol of the paper, which classifies frames."""
+    return ProbeConfig(representation="frames", **options)
+
+
 def embedded(module: torch.nn.Module, store: Store, records: npt.NDArray[np.bool_]) -> ModelOutputs:
     return compute_outputs(module, store, store.frame_policy("evaluation"), records)
 
@@ -67,7 +75,7 @@ def scores_of(found: dict[str, Any]) -> npt.NDArray[np.float32]:
 
 
 def test_auc_equals_scikit_learn(store: Store, trained: Path, tmp_path: Path) -> None:
-    found = probe(trained, store, ProbeConfig(seed=3), runs=tmp_path)
+    found = probe(trained, store, paper_config(seed=3), runs=tmp_path)
     module = load_encoder_folder(trained)[0]
     labelled = sample_patients(store, store.split().mask("train"), 0.5, 3)
     train, test = (embedded(module, store, records) for records in (labelled, store.split().mask("test")))
@@ -84,7 +92,7 @@ def test_auc_equals_scikit_learn(store: Store, trained: Path, tmp_path: Path) ->
 def test_two_absent_and_overlapping_classes(name: str, tmp_path: Path) -> None:
     """Two; one that no recording has; several at once."""
     store = make_store(tmp_path / "store", CLASSES[name], num_records=120)
-    found = probe("random", store, ProbeConfig(label_fraction=1), runs=tmp_path)
+    found = probe("random", store, paper_config(label_fraction=1), runs=tmp_path)
     module = load_encoder_checkpoint("random", store).module
     train, test = (embedded(module, store, store.split().mask(part)) for part in ("train", "test"))
     value = found["test"]["frame"]["auc"]["value"]
@@ -98,7 +106,7 @@ def test_two_absent_and_overlapping_classes(name: str, tmp_path: Path) -> None:
 
 
 def test_the_regularisation_has_the_best_validation_auc(store: Store, trained: Path, tmp_path: Path) -> None:
-    found = probe(trained, store, ProbeConfig(label_fraction=1), runs=tmp_path)
+    found = probe(trained, store, paper_config(label_fraction=1), runs=tmp_path)
     module, split = load_encoder_folder(trained)[0], store.split()
     train, validation = (embedded(module, store, split.mask(part)) for part in ("train", "validation"))
     aucs = {strength: literal_auc(train, validation, strength) for strength in (0.001, 0.01, 0.1, 1.0, 10.0)}
@@ -109,7 +117,7 @@ def test_test_labels_do_not_change_the_classifier(
     store: Store, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the labels of the test part shuffled, classifier and scores stay; only the judgement changes."""
-    honest = probe(trained, store, runs=tmp_path / "honest")
+    honest = probe(trained, store, paper_config(), runs=tmp_path / "honest")
     test = store.split().mask("test")
 
     def shuffled(
@@ -121,7 +129,7 @@ def test_test_labels_do_not_change_the_classifier(
         return rows
 
     monkeypatch.setattr(probing, "compute_outputs", shuffled)
-    blind = probe(trained, store, runs=tmp_path / "blind")
+    blind = probe(trained, store, paper_config(), runs=tmp_path / "blind")
     assert blind["strength"] == honest["strength"]
     np.testing.assert_array_equal(scores_of(blind), scores_of(honest))
     assert blind["test"]["frame"]["auc"] != honest["test"]["frame"]["auc"]
@@ -130,12 +138,12 @@ def test_test_labels_do_not_change_the_classifier(
 def test_a_probe_is_computed_once_and_seeds_draw_different_labels(
     store: Store, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, other = (probe(trained, store, ProbeConfig(seed=seed), runs=tmp_path) for seed in (0, 1))
+    first, other = (probe(trained, store, paper_config(seed=seed), runs=tmp_path) for seed in (0, 1))
     assert first["run"] != other["run"]
     assert first["rows"] == other["rows"]
     assert not np.array_equal(scores_of(first), scores_of(other))
     monkeypatch.setattr(probing, "compute_outputs", None)
-    again = probe(trained.parent, store.folder, ProbeConfig(seed=0), runs=tmp_path)
+    again = probe(trained.parent, store.folder, paper_config(seed=0), runs=tmp_path)
     assert (first.pop("already_finished"), again.pop("already_finished")) == (False, True)
     assert again == first
 
@@ -146,7 +154,7 @@ def test_options_without_weights_change_the_identity_of_an_encoder(store: Store,
     starts = [pretrain("cmsc-synthetic", [*here, f"encoder.final_relu={on}"])["best"] for on in ("true", "false")]
     hashes = {load_encoder_folder(Path(start))[1]["weights_sha256"] for start in starts}
     assert len(hashes) == 1
-    first, second = (probe(start, store, runs=tmp_path) for start in starts)
+    first, second = (probe(start, store, paper_config(), runs=tmp_path) for start in starts)
     assert not second["already_finished"]
     assert first["test"]["frame"]["auc"] != second["test"]["frame"]["auc"]
 
@@ -159,8 +167,8 @@ def test_another_encoder_or_split_is_another_run(store: Store, trained: Path, tm
     again = open_store(tmp_path / "store")
     make_split(again, seed=7)
     assert again.sha256 == store.sha256
-    found = [probe(encoder, store, runs=tmp_path) for encoder in (*others, "random")]
-    found.append(probe("random", again, runs=tmp_path))
+    found = [probe(encoder, store, paper_config(), runs=tmp_path) for encoder in (*others, "random")]
+    found.append(probe("random", again, paper_config(), runs=tmp_path))
     assert not any(one["already_finished"] for one in found)
 
 
@@ -175,7 +183,7 @@ def test_the_encoder_does_not_change(
         return held[-1]
 
     monkeypatch.setattr(evaluation_run, "load_encoder_checkpoint", keep)
-    probe(trained, store, ProbeConfig(train_mode=train_mode), runs=tmp_path)
+    probe(trained, store, paper_config(train_mode=train_mode), runs=tmp_path)
     expected = load_encoder_folder(trained)[0].state_dict()
     assert not held[0].module.training
     assert all(torch.equal(value, expected[name]) for name, value in held[0].module.state_dict().items())
@@ -183,25 +191,25 @@ def test_the_encoder_does_not_change(
 
 def test_train_mode_differs_and_is_deterministic(store: Store, trained: Path, tmp_path: Path) -> None:
     """Dropout is drawn from the seed, whatever was drawn before."""
-    frozen = probe(trained, store, runs=tmp_path)
-    noisy, again = (probe(trained, store, ProbeConfig(train_mode=True), runs=tmp_path / name) for name in "ab")
+    frozen = probe(trained, store, paper_config(), runs=tmp_path)
+    noisy, again = (probe(trained, store, paper_config(train_mode=True), runs=tmp_path / name) for name in "ab")
     scores = [scores_of(found) for found in (frozen, noisy, again)]
     assert not np.allclose(scores[0], scores[1], atol=1e-3)
     np.testing.assert_array_equal(scores[1], scores[2])
 
 
 def test_labels_may_be_drawn_over_frames(store: Store, trained: Path, tmp_path: Path) -> None:
-    found = probe(trained, store, ProbeConfig(label_fraction=0.25, label_unit="frames"), runs=tmp_path)
+    found = probe(trained, store, paper_config(label_fraction=0.25, label_unit="frames"), runs=tmp_path)
     assert found["rows"]["train"] == 104 * 8 // 4
     assert found["patients"]["train"] > 45, "some frames of nearly all 52"
-    assert probe(trained, store, ProbeConfig(label_fraction=0.25), runs=tmp_path)["patients"]["train"] == 13
+    assert probe(trained, store, paper_config(label_fraction=0.25), runs=tmp_path)["patients"]["train"] == 13
 
 
 def test_the_papers_solver(store: Store, trained: Path, tmp_path: Path) -> None:
-    found = probe(trained, store, ProbeConfig(solver="adam", label_fraction=1), runs=tmp_path)
+    found = probe(trained, store, paper_config(solver="adam", label_fraction=1), runs=tmp_path)
     assert found["strength"] is None
     assert 0 <= found["test"]["frame"]["auc"]["value"] <= 1
-    assert found["run"] != probe(trained, store, ProbeConfig(label_fraction=1), runs=tmp_path)["run"]
+    assert found["run"] != probe(trained, store, paper_config(label_fraction=1), runs=tmp_path)["run"]
 
 
 def encoder_for(folder: Path, num_samples: int, sampling_rate: float, store: Store) -> Path:
@@ -219,19 +227,19 @@ def test_another_sampling_rate_is_resampled_or_noted(store: Store, tmp_path: Pat
         encoder_for(tmp_path / str(sampling_rate), n, sampling_rate, store)
         for n, sampling_rate in ((1000, 100), (2500, 250))
     )
-    found = probe(slow, store, runs=tmp_path / "runs")
+    found = probe(slow, store, paper_config(), runs=tmp_path / "runs")
     assert found["rows"]["test"] == 32 * 4, "one frame of 10 s a lead"
     assert found["notes"] == []
-    noted = probe(fast, store, ProbeConfig(frames="paper"), runs=tmp_path / "runs")
+    noted = probe(fast, store, paper_config(frames="paper"), runs=tmp_path / "runs")
     assert noted["rows"]["test"] == 32 * 8
     assert noted["notes"] == ["the encoder was trained at 250 Hz, these frames have 500 Hz"]
     with pytest.raises(ConfigError, match="2500 samples, the encoder takes 1000"):
-        probe(slow, store, ProbeConfig(frames="paper"), runs=tmp_path / "runs")
+        probe(slow, store, paper_config(frames="paper"), runs=tmp_path / "runs")
 
 
 def test_a_leak_writes_no_result(store: Store, trained: Path, tmp_path: Path) -> None:
     with pytest.raises(LeakError):
-        probe(trained, store, ProbeConfig(split="other"), runs=tmp_path)
+        probe(trained, store, paper_config(split="other"), runs=tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -245,18 +253,58 @@ def test_invalid_options_are_rejected(wrong: dict[str, Any]) -> None:
 
 def test_a_number_of_labelled_patients_is_a_fraction_of_them(store: Store, trained: Path, tmp_path: Path) -> None:
     people = len(np.unique(store.patient_codes()[0][store.split().mask("train")]))
-    found = probe(trained, store, ProbeConfig(num_labelled_patients=people // 2), runs=tmp_path)
+    found = probe(trained, store, paper_config(num_labelled_patients=people // 2), runs=tmp_path)
     assert found["patients"]["train"] == people // 2
-    same = probe(trained, store, ProbeConfig(label_fraction=people // 2 / people), runs=tmp_path)
+    same = probe(trained, store, paper_config(label_fraction=people // 2 / people), runs=tmp_path)
     assert np.array_equal(scores_of(found), scores_of(same))
     with pytest.raises(ConfigError, match=f"has {people} patients"):
-        probe(trained, store, ProbeConfig(num_labelled_patients=people + 1), runs=tmp_path)
+        probe(trained, store, paper_config(num_labelled_patients=people + 1), runs=tmp_path)
 
 
 def test_scoring_the_validation_part_does_not_use_the_test_part(store: Store, trained: Path, tmp_path: Path) -> None:
-    found = probe(trained, store, ProbeConfig(part="validation", seed=3), runs=tmp_path)
+    found = probe(trained, store, paper_config(part="validation", seed=3), runs=tmp_path)
     assert "test" not in found
     module, split = load_encoder_folder(trained)[0], store.split()
     train = embedded(module, store, sample_patients(store, split.mask("train"), 0.5, 3))
     expected = literal_auc(train, embedded(module, store, split.mask("validation")), found["strength"])
     assert found["validation"]["frame"]["auc"]["value"] == pytest.approx(expected, abs=2e-3)
+
+
+@pytest.mark.parametrize("leads", [(), ("II",)])
+def test_recordings_are_classified_by_default(
+    leads: tuple[str, ...], store: Store, trained: Path, tmp_path: Path
+) -> None:
+    """AUC by scikit-learn on features of recordings, with the regularisation that the probe selected."""
+    config = ProbeConfig(label_fraction=1, leads=leads)
+    found = probe(trained, store, config, runs=tmp_path)
+    features = recording_features(load_embedder(trained), store, leads=leads)["embedding"]
+    assert sorted(found["test"]) == ["patient", "recording"]
+    assert (tuple(found["leads"]), found["dimension"]) == (features.leads, features.dimension)
+    truth, split = task_targets(store, "rhythm").truth, store.split()
+    train, test = split.mask("train"), split.mask("test")
+    values = StandardScaler().fit(features.values[train]).transform(features.values)
+    model = LogisticRegression(C=found["strength"], max_iter=5000).fit(values[train], truth[train].argmax(axis=1))
+    expected = roc_auc_score(truth[test], model.predict_proba(values[test]), average=None)
+    assert found["test"]["recording"]["auc"]["value"] == pytest.approx(np.mean(expected), abs=5e-3)
+    assert found["rows"]["test"] == test.sum()
+    assert probe(trained, store, config, runs=tmp_path)["already_finished"]
+
+
+def test_a_task_of_the_store_is_probed(store: Store, trained: Path, tmp_path: Path) -> None:
+    found = probe(trained, store, ProbeConfig(task="sex"), runs=tmp_path)
+    assert list(found["test"]["recording"]["classes"]) == ["female"]
+    with pytest.raises(ConfigError, match="has numbers, not classes"):
+        probe(trained, store, ProbeConfig(task="age"), runs=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"solver": "adam"}, "solver is an option of representation=frames"),
+        ({"frames": "paper"}, "frames is an option of representation=frames"),
+        ({"representation": "frames", "leads": ("I",)}, "leads is an option of representation=concatenated_leads"),
+    ],
+)
+def test_options_of_the_other_representation_are_rejected(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        ProbeConfig(**options)

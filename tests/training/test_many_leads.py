@@ -148,7 +148,8 @@ def test_a_joint_encoder_learns_and_is_probed_and_fine_tuned(
         True,
         STANDARD_LEADS,
     )
-    probed = clocs.probe(trained["best"], twelve, clocs.ProbeConfig(label_fraction=1.0), runs=tmp_path)
+    config = clocs.ProbeConfig(representation="frames", label_fraction=1.0)
+    probed = clocs.probe(trained["best"], twelve, config, runs=tmp_path)
     recordings = int(clocs.open_store(twelve).split().mask("test").sum())
     assert probed["rows"]["test"] == 2 * recordings, "a row a frame, not a lead"
     assert probed["test"]["recording"]["auc"]["value"] > 0.6

@@ -45,10 +45,24 @@ def probe_command(
     label_unit: LabelUnit = "patients",
     seed: Seed = 0,
     split: SplitName = "default",
+    representation: Annotated[
+        str,
+        typer.Option(
+            help="Classify recordings with all their leads (concatenated_leads), or single frames as in the paper "
+            "(frames)."
+        ),
+    ] = "concatenated_leads",
+    task: Annotated[str | None, typer.Option(help="Predict this task of the store. Default: its classes.")] = None,
+    leads: Annotated[
+        str, typer.Option(help="Use these leads of recordings, such as I,II. Default: those that most have.")
+    ] = "",
     frames: Frames = "encoder",
     subgroups: Subgroups = "",
     solver: Annotated[
-        str, typer.Option(help="Fit by lbfgs (logistic regression), or by adam as the paper trains its linear layer.")
+        str,
+        typer.Option(
+            help="Fit frames by lbfgs (logistic regression), or by adam as the paper trains its linear layer."
+        ),
     ] = "lbfgs",
     train_mode: Annotated[
         bool, typer.Option(help="Keep BatchNorm and dropout in training mode, as the paper's code does.")
@@ -65,7 +79,8 @@ def probe_command(
 
     torch.set_num_threads(num_threads)
     labels = {**_labels(label_fraction, num_labelled_patients), "label_unit": label_unit, "seed": seed}
-    given = {**labels, "split": split, "frames": frames, "solver": solver, "train_mode": train_mode}
+    kind = {"representation": representation, "task": task, "leads": _names(leads)}
+    given = {**labels, **kind, "split": split, "frames": frames, "solver": solver, "train_mode": train_mode}
     config = validate_model(ProbeConfig, {**given, "subgroups": _names(subgroups)}, "clocs evaluate probe")
     _show(probe(checkpoint, store, config, runs=runs), as_json)
 
@@ -217,7 +232,7 @@ def _show(found: dict[str, Any], as_json: bool) -> None:
     from clocs.evaluation.scoring import LEVELS, format_interval
 
     table = Table("", "AUC", "average precision", "calibration error", title="test part, 95 % intervals over patients")
-    for level in LEVELS:  # explicit order, because cached results have sorted keys
+    for level in (level for level in LEVELS if level in found["test"]):  # cached results have sorted keys
         table.add_row(f"per {level}, {found['test'][level]['rows']:,} rows", *_cells(found["test"][level]))
     for name, values in sorted(found["test"]["recording"]["classes"].items()):
         table.add_row(f"  {escape(name)}, {values['positives']:,} recordings", *_cells(values))

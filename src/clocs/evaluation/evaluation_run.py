@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from clocs.evaluation.leakage import check_leakage
 from clocs.evaluation.model_outputs import ModelOutputs, require_classes, require_patients
 from clocs.evaluation.options import EXECUTION, EvaluationOptions
 from clocs.evaluation.results import save_scores
-from clocs.evaluation.scoring import compute_metrics
+from clocs.evaluation.scoring import LEVELS, compute_metrics
 from clocs.evaluation.subgroups import compute_subgroup_metrics
 from clocs.signals.framing import FramePolicy
 from clocs.store.frames import Frames
@@ -49,13 +49,17 @@ class EvaluationRun:
     """Options of the evaluation."""
 
     @classmethod
-    def prepare(cls, checkpoint: Folder, store: Folder | Store, options: EvaluationOptions) -> EvaluationRun:
+    def prepare(
+        cls, checkpoint: Folder, store: Folder | Store, options: EvaluationOptions, *, recordings: bool = False
+    ) -> EvaluationRun:
         """Load encoder and store, and check that they can be evaluated.
 
         Args:
             checkpoint: Folder of a run or of an encoder, name of a shipped encoder, or ``random``.
             store: The store, or its folder.
             options: Options of the evaluation.
+            recordings: True if whole recordings are classified, which may have tasks instead of classes. The frame
+                policy is then that of training.
 
         Raises:
             LeakError: The encoder has seen test patients.
@@ -63,11 +67,16 @@ class EvaluationRun:
         """
         opened = open_store(store)
         opened.table(options.subgroups)  # raises early if a column is unknown
-        require_classes(opened)
+        if not recordings:
+            require_classes(opened)
         split = opened.split(options.split)
         require_patients(opened, split, "train", "validation", options.part)
         encoder = load_encoder_checkpoint(checkpoint, opened, options.seed)
-        policy = frame_policy_for(encoder.about, opened, options.frames)
+        policy = (
+            FramePolicy.model_validate(encoder.about["input"]["policy"])
+            if recordings
+            else frame_policy_for(encoder.about, opened, options.frames)
+        )
         refuse = options.on_leak == "raise"
         leakage = check_leakage(encoder.folder, encoder.about, opened, split, refuse=refuse)
         return cls(encoder, opened, split, policy, leakage, options)
@@ -111,12 +120,22 @@ class EvaluationRun:
         config = {"kind": kind, **options, **hashes, **origin}
         return Run(Path(runs), label, changed, {**hashes, **origin}, config)
 
-    def finish(self, run: Run, scores: ModelOutputs, **details: Any) -> dict[str, Any]:
+    def finish(
+        self,
+        run: Run,
+        scores: ModelOutputs,
+        *,
+        levels: Sequence[str] = LEVELS,
+        absent_classes: Sequence[str] | None = None,
+        **details: Any,
+    ) -> dict[str, Any]:
         """Compute the metrics of the scores, and save both.
 
         Args:
             run: The run of this evaluation.
             scores: Class probabilities of the part that is scored.
+            levels: Levels of the metrics.
+            absent_classes: Classes that no labelled patient has. None: those of the labelled frames.
             **details: Other entries of the result.
 
         Returns:
@@ -128,10 +147,10 @@ class EvaluationRun:
             "contract": self.leakage,
             "notes": [
                 *frame_mismatches(self.encoder.about["input"], self.policy, self.store),
-                *self._unlabelled_classes(),
+                *_absence_note(self._unlabelled_classes() if absent_classes is None else absent_classes),
                 *_recordings_without_class(scores),
             ],
-            self.options.part: compute_metrics(scores),
+            self.options.part: compute_metrics(scores, levels=levels),
         }
         if self.options.subgroups:
             result["subgroups"] = compute_subgroup_metrics(scores, self.store, self.options.subgroups)
@@ -140,11 +159,15 @@ class EvaluationRun:
         return {**result, "run": str(run.folder), "already_finished": False}
 
     def _unlabelled_classes(self) -> list[str]:
-        """Return a note on classes that no labelled patient has. A macro average includes them nevertheless."""
+        """Return the classes that no labelled frame has."""
         frames = Frames(self.store, self.policy, records=self.labelled())
         labels = frames.targets(np.arange(len(frames)))
-        absent = [name for name, column in zip(frames.classes, labels.T, strict=True) if not column.any()]
-        return [f"no labelled patient has {', '.join(absent)}: these classes are never predicted"] if absent else []
+        return [name for name, column in zip(frames.classes, labels.T, strict=True) if not column.any()]
+
+
+def _absence_note(absent: Sequence[str]) -> list[str]:
+    """Return a note on classes that no labelled patient has. A macro average includes them nevertheless."""
+    return [f"no labelled patient has {', '.join(absent)}: these classes are never predicted"] if absent else []
 
 
 def _recordings_without_class(scores: ModelOutputs) -> list[str]:

@@ -84,6 +84,21 @@ def features_by_lead_set(
     return {leads: recording_features(LeadSubset(embedder, leads), store, cache=cache)["embedding"] for leads in sets}
 
 
+def mask_leads(embedder: Embedder, leads: Sequence[str], allow_missing_leads: bool) -> Embedder:
+    """Return an embedder of several leads at once that uses only some of them.
+
+    Raises:
+        ConfigError: The embedder does not take these leads, or was not trained on frames that lack leads.
+    """
+    needed = embedder.policy.leads
+    if not set(leads) <= set(needed) or not (allow_missing_leads or set(leads) == set(needed)):
+        raise ConfigError(
+            f"Leads {', '.join(leads)}: the encoder takes {', '.join(needed)} at once"
+            f"{', and some may be missing' if allow_missing_leads else ', all of them'}. Choose other leads."
+        )
+    return LeadSubset(embedder, leads)
+
+
 def allows_missing_leads(described: Mapping[str, Any]) -> bool:
     """Return whether an encoder was trained on frames that lack leads. ``described`` is the ``input`` of its config."""
     return bool(described.get("lead_dropout") or described["policy"].get("allow_missing_leads"))

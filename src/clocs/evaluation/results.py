@@ -11,7 +11,7 @@ import numpy as np
 from clocs.core.errors import ConfigError, IntegrityError, StoreError
 from clocs.core.files import write_bytes
 from clocs.evaluation.model_outputs import ModelOutputs
-from clocs.evaluation.scoring import LEVELS, outputs_by_level
+from clocs.evaluation.scoring import LEVELS, RECORDING_LEVELS, outputs_by_level
 from clocs.metrics.bootstrap import bootstrap
 from clocs.metrics.calibration import reliability
 from clocs.metrics.class_metrics import ClassMetrics
@@ -72,7 +72,8 @@ def compare(first: list[Path], second: list[Path], *, replicates: int = 1000) ->
     if len(data) != 1:
         raise ConfigError("These evaluations have different stores or splits. Compare evaluations of the same data.")
     sides = [[load_scores(folder) for folder in folders] for folders in (first, second)]
-    return differences(*sides, replicates=replicates)
+    are_frames = all(_levels(folder) == LEVELS for folder in (*first, *second))
+    return differences(*sides, levels=LEVELS if are_frames else RECORDING_LEVELS, replicates=replicates)
 
 
 def differences(
@@ -125,7 +126,7 @@ def draw_scores(folder: Path, out: Path, level: str = "recording") -> list[Path]
     """
     from clocs.drawing.curves import draw_reliability, draw_roc
 
-    by_level = dict(outputs_by_level(load_scores(folder)))
+    by_level = {name: rows for name, rows in outputs_by_level(load_scores(folder)) if name in _levels(folder)}
     if level not in by_level:
         raise ConfigError(f"Unknown level '{level}'. Levels: {', '.join(by_level)}.")
     rows = by_level[level]
@@ -136,6 +137,15 @@ def draw_scores(folder: Path, out: Path, level: str = "recording") -> list[Path]
         rows.classes, measured.edges, measured.count, measured.mean_probability, measured.observed, paths[1]
     )
     return paths
+
+
+def _levels(folder: Path) -> tuple[str, ...]:
+    """Return the levels of an evaluation. Probes of recordings have no frames."""
+    try:
+        representation = read_config(folder).get("representation", "frames")
+    except OSError as error:
+        raise StoreError(f"{folder} has no finished evaluation: {error}") from error
+    return LEVELS if representation == "frames" else RECORDING_LEVELS
 
 
 def _data_hashes(folder: Path) -> tuple[str, str]:

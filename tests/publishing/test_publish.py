@@ -15,9 +15,11 @@ from clocs.core.sources import open_source
 from clocs.datasets import DATASETS
 from clocs.datasets.dataset import SplitPolicy
 from clocs.evaluation.leakage import check_leakage
-from clocs.inference.preparation import format_leads
+from clocs.evaluation.recording_classifier import lead_sets_of
+from clocs.inference.classification import format_set
 from clocs.inference.pretrained import load_encoder
 from clocs.publishing.publish import publish
+from clocs.signals.leads import LEAD_SETS
 from clocs.similarity.scoring.audit import audit, table_rows
 from clocs.store.duplicates import signal_keys
 from clocs.store.splits import make_split
@@ -42,7 +44,8 @@ def test_the_folder_is_self_contained(published: Path, store: Store) -> None:
     names = {path.name for path in published.iterdir()}
     assert names == {"README.md", "config.json", "model.safetensors", "model.onnx", "seen.npy", "classifiers"}
     assert list(encoder.classifiers) == ["synthetic"]
-    assert encoder.classifier().card.leads == store.frames("evaluation").leads
+    sets = [item.leads for item in encoder.classifier().card.lead_sets]
+    assert sets == list(lead_sets_of(store.frames("evaluation").leads))
     found = encoder.classify(store.recording(0))
     assert sum(item.probability for item in found.classes) == pytest.approx(1)
 
@@ -61,7 +64,7 @@ def test_the_metrics_of_the_card_are_those_of_its_classifier(published: Path, st
     columns = [place for place in range(len(names)) if 0 < np.sum(truth, axis=0)[place] < len(truth)]
     macro = np.mean([roc_auc_score(np.array(truth)[:, place], np.array(scores)[:, place]) for place in columns])
     card = (published / "README.md").read_text()
-    stated = re.search(r"per recording \([\d,]+\) \| ([\d.]+)", card)
+    stated = re.search(r"\| recording \([\d,]+\) \| ([\d.]+)", card)
     assert stated is not None
     assert float(stated[1]) == pytest.approx(macro, abs=6e-4)
 
@@ -78,6 +81,22 @@ def test_the_card_states_use_subgroups_and_licence(published: Path) -> None:
         "sum to 1",
     ):
         assert said in card
+
+
+def test_classifiers_of_several_tasks_have_their_names(store: Store, trained: Path, tmp_path: Path) -> None:
+    """Multi-label, with a set of leads each; the audit of the store is there once."""
+    found = publish(trained, store, tmp_path / "out", "mine", tasks=("findings", "sex"), cache=tmp_path / "features")
+    encoder = load_encoder(tmp_path / "out")
+    assert list(found["test"]) == list(encoder.classifiers) == ["findings", "sex"]
+    assert all(classifier.card.multi_label for classifier in encoder.classifiers.values())
+    classified = encoder.classify(store.recording(0), classifier="sex")
+    assert [item.name for item in classified.classes] == ["female"]
+    assert classified.leads == encoder.classifier("sex").card.lead_sets[0].leads
+    for name, classifier in encoder.classifiers.items():
+        assert list(found["test"][name]) == [", ".join(item.leads) for item in classifier.card.lead_sets]
+    assert (tmp_path / "out" / "README.md").read_text().count("See the classifier before") == 1
+    with pytest.raises(ConfigError, match="no task 'mood'"):
+        publish(trained, store, tmp_path / "other", "mine", tasks=("mood",))
 
 
 def test_the_card_has_the_privacy_audit(published: Path, store: Store) -> None:
@@ -191,13 +210,16 @@ def test_a_store_without_classes_is_rejected(trained: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", sorted(shipped_encoders()))
-def test_classifiers_of_shipped_encoders_have_leads(name: str) -> None:
-    """They are those of the data, as the paper has them, and the card says so."""
+def test_classifiers_of_shipped_encoders_have_sets_of_leads(name: str) -> None:
+    """Twelve, six, I and II, or the single lead of CinC 2017; the card says so, with a test result for each."""
     card = (shipped_encoders()[name] / "README.md").read_text()
     for which, classifier in load_encoder(name).classifiers.items():
-        leads = DATASETS.get(which).frame_policies["evaluation"].leads or ("ECG",)
-        assert classifier.card.leads == leads
-        assert f"It was fitted on {format_leads(leads)}; " in card
+        sets = tuple(item.leads for item in classifier.card.lead_sets)
+        assert sets == ((("ECG",),) if which == "physionet2017" else LEAD_SETS)
+        assert f"It was fitted on {' or '.join(map(format_set, sets))}; " in card
+        for item in classifier.card.lead_sets:
+            assert item.test_auc is not None
+            assert f"{item.test_auc:.3f}" in card
 
 
 @pytest.mark.parametrize("name", sorted(shipped_encoders()))
@@ -213,7 +235,7 @@ def test_a_shipped_encoder_is_complete_small_and_documented(name: str) -> None:
     for item in (item for classifier in encoder.classifiers.values() for item in classifier.card.classes):
         assert f"| {item.name} | {item.meaning} |" in card
         assert item.meaning != item.name
-        assert item.reliability
+    assert all(all(item.reliability) for one in encoder.classifiers.values() for item in one.card.lead_sets)
 
 
 def test_the_shipped_encoders_are_those_of_the_documentation() -> None:

@@ -103,7 +103,7 @@ def finetune(
     classifier = _Classifier(encoder, load_head(best, about))
     tested = evaluation.split.mask(config.part)
     logits = compute_outputs(classifier, evaluation.store, evaluation.policy, tested, in_channels=encoder.in_channels)
-    scores = logits.with_values(to_probabilities(logits.values, 1.0, multi_label).astype(np.float32))
+    scores = logits.with_values(to_probabilities(logits.values, multi_label).astype(np.float32))
     training = {key: trained[key] for key in ("run", "epochs", "best_epoch", "validation_loss")}
     return evaluation.finish(run, scores, training=training, rows={config.part: len(scores.values)})
 

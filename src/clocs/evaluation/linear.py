@@ -53,7 +53,7 @@ class LinearClassifier:
         """Return class probabilities (N, K) of embeddings (N, E)."""
         from clocs.metrics.calibration import to_probabilities
 
-        return to_probabilities(self.logits(values), 1.0, self.multi_label)
+        return to_probabilities(self.logits(values), self.multi_label)
 
 
 def fit_linear(

@@ -138,7 +138,7 @@ class LinearWeights:
         length = self.weight.shape[1]
         if features.ndim != 2 or features.shape[1] != length:
             raise ConfigError(f"Expected features of shape (N, {length}), got {features.shape}.")
-        return to_probabilities(features.astype(np.float64) @ self.weight.T + self.bias, 1.0, multi_label)
+        return to_probabilities(features.astype(np.float64) @ self.weight.T + self.bias, multi_label)
 
 
 @dataclass(frozen=True, eq=False)

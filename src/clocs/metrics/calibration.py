@@ -1,4 +1,4 @@
-"""Calibration of probabilities: reliability, calibration errors, temperature scaling and adjustment of pooled means."""
+"""Calibration of probabilities: reliability, calibration errors and adjustment."""
 
 from __future__ import annotations
 
@@ -8,11 +8,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from clocs.metrics.pooling import Groups, pool, pool_truth
 from clocs.metrics.ranking import Bools, Floats, check_classes, check_weights
 
-TEMPERATURE_BOUNDS: Final = (0.01, 100.0)
-"""Bounds of a fitted temperature. Logits that separate the classes would otherwise have a temperature of 0."""
 SLOPE_BOUNDS: Final = (0.1, 10.0)
 """Bounds of the slopes of an adjustment, which therefore never reverses an order."""
 PRIOR: Final = 1.0
@@ -111,12 +108,11 @@ def brier_score(
     return np.asarray(squares.T @ weight / _total_weight(weight))
 
 
-def to_probabilities(logits: npt.NDArray[np.floating], temperature: float, multi_label: bool) -> Floats:
+def to_probabilities(logits: npt.NDArray[np.floating], multi_label: bool) -> Floats:
     """Convert logits to probabilities.
 
     Args:
         logits: Logits of shape (N, K).
-        temperature: Divisor of the logits.
         multi_label: Whether classes are independent labels (sigmoid) or mutually exclusive (softmax).
 
     Returns:
@@ -124,104 +120,38 @@ def to_probabilities(logits: npt.NDArray[np.floating], temperature: float, multi
     """
     from scipy.special import expit, softmax
 
-    scaled = np.asarray(logits, np.float64) / temperature
-    return np.asarray(expit(scaled) if multi_label else softmax(scaled, axis=1))
-
-
-def fit_temperature(
-    logits: npt.NDArray[np.floating], truth: Bools, multi_label: bool, *, groups: Groups | None = None
-) -> float:
-    """Fit the temperature that maximises the likelihood of the truth.
-
-    The slope of the likelihood in 1 / temperature decreases monotonically, so its root is the maximum. If there is no
-    root within ``TEMPERATURE_BOUNDS``, the result is the nearer bound.
-
-    Args:
-        logits: Logits of shape (N, K).
-        truth: Labels of shape (N, K).
-        multi_label: Whether classes are independent labels or mutually exclusive.
-        groups: Group of each row, for example its recording, of shape (N,). If given, the mean probabilities of groups
-            are calibrated instead of rows. Means are less confident than rows and need a lower temperature.
-
-    Returns:
-        The temperature.
-
-    Raises:
-        ValueError: There are no rows, or rows of exclusive classes do not have exactly one class.
-    """
-    from scipy.optimize import brentq
-
-    check_classes(truth, logits)
-    if not len(truth):
-        raise ValueError("Expected at least one row to fit a temperature.")
-    if not multi_label and not (truth.sum(axis=1) == 1).all():
-        raise ValueError("Expected exactly one class per row. Pass multi_label=True if rows can have several.")
     values = np.asarray(logits, np.float64)
-    if groups is not None:
-        return _fit_pooled_temperature(values, truth, multi_label, groups)
-
-    def slope_of_likelihood(log_temperature: float) -> float:
-        """Return the slope of the mean log likelihood, positive if the scaled logits are not confident enough."""
-        return float(np.mean((truth - to_probabilities(values, np.exp(log_temperature), multi_label)) * values))
-
-    lowest, highest = np.log(TEMPERATURE_BOUNDS)
-    if slope_of_likelihood(lowest) >= 0:
-        return TEMPERATURE_BOUNDS[0]
-    if slope_of_likelihood(highest) <= 0:
-        return TEMPERATURE_BOUNDS[1]
-    return float(np.exp(brentq(slope_of_likelihood, lowest, highest, xtol=1e-10)))
-
-
-def _fit_pooled_temperature(logits: Floats, truth: Bools, multi_label: bool, groups: Groups) -> float:
-    from scipy.optimize import minimize_scalar
-
-    pooled_truth = pool_truth(truth, groups)[1]
-
-    def negative_log_likelihood(log_temperature: float) -> float:
-        """Return the negative mean log likelihood of the labels of groups."""
-        pooled = pool(to_probabilities(logits, np.exp(log_temperature), multi_label), groups)[1].clip(1e-12, 1 - 1e-12)
-        return -float(
-            np.mean(
-                np.where(pooled_truth, np.log(pooled), np.log1p(-pooled))
-                if multi_label
-                else np.log(pooled[pooled_truth])
-            )
-        )
-
-    return float(
-        np.exp(minimize_scalar(negative_log_likelihood, bounds=np.log(TEMPERATURE_BOUNDS), method="bounded").x)
-    )
+    return np.asarray(expit(values) if multi_label else softmax(values, axis=1))
 
 
 def adjust_probabilities(
-    pooled: npt.NDArray[np.floating],
+    probabilities: npt.NDArray[np.floating],
     slope: npt.NDArray[np.floating],
     offset: npt.NDArray[np.floating],
     multi_label: bool,
 ) -> Floats:
-    """Adjust mean probabilities of groups by a linear function of their log odds.
+    """Adjust probabilities by a linear function of their log odds.
 
-    A mean is not confident enough if only a few rows of a group can show a class. For exclusive classes, log
-    probabilities are used instead of log odds.
+    For exclusive classes, log probabilities are used instead of log odds.
 
     Args:
-        pooled: Mean probabilities of groups, of shape (G, K).
+        probabilities: Probabilities of shape (N, K).
         slope: Slope of each class, of shape (K,).
         offset: Offset of each class, of shape (K,).
         multi_label: Whether classes are independent labels or mutually exclusive.
 
     Returns:
-        Adjusted probabilities of shape (G, K).
+        Adjusted probabilities of shape (N, K).
     """
-    return to_probabilities(_log_evidence(pooled, multi_label) * slope + offset, 1.0, multi_label)
+    return to_probabilities(_log_evidence(probabilities, multi_label) * slope + offset, multi_label)
 
 
-def fit_adjustment(pooled: npt.NDArray[np.floating], truth: Bools, multi_label: bool) -> tuple[Floats, Floats]:
+def fit_adjustment(probabilities: npt.NDArray[np.floating], truth: Bools, multi_label: bool) -> tuple[Floats, Floats]:
     """Fit slope and offset of :func:`adjust_probabilities` by maximum likelihood with a prior at no adjustment.
 
     Args:
-        pooled: Mean probabilities of groups, of shape (G, K).
-        truth: Labels of groups, of shape (G, K).
+        probabilities: Probabilities of shape (N, K).
+        truth: Labels of shape (N, K).
         multi_label: Whether classes are independent labels or mutually exclusive.
 
     Returns:
@@ -229,13 +159,13 @@ def fit_adjustment(pooled: npt.NDArray[np.floating], truth: Bools, multi_label: 
     """
     from scipy.optimize import minimize
 
-    _check_probabilities(truth, pooled)
-    evidence, num_classes = _log_evidence(pooled, multi_label), truth.shape[1]
+    _check_probabilities(truth, probabilities)
+    evidence, num_classes = _log_evidence(probabilities, multi_label), truth.shape[1]
 
     def negative_log_likelihood(parameters: Floats) -> tuple[float, Floats]:
         """Return the negative log likelihood with the prior, and its gradient."""
         slope, offset = parameters[:num_classes], parameters[num_classes:]
-        predicted = to_probabilities(evidence * slope + offset, 1.0, multi_label).clip(1e-12, 1 - 1e-12)
+        predicted = to_probabilities(evidence * slope + offset, multi_label).clip(1e-12, 1 - 1e-12)
         log_likelihood = (
             np.where(truth, np.log(predicted), np.log1p(-predicted)) if multi_label else np.log(predicted[truth])
         )
@@ -250,8 +180,8 @@ def fit_adjustment(pooled: npt.NDArray[np.floating], truth: Bools, multi_label: 
     return np.asarray(best[:num_classes]), np.asarray(best[num_classes:])
 
 
-def _log_evidence(pooled: npt.NDArray[np.floating], multi_label: bool) -> Floats:
-    inside = np.asarray(pooled, np.float64).clip(MIN_PROBABILITY, 1 - MIN_PROBABILITY)
+def _log_evidence(probabilities: npt.NDArray[np.floating], multi_label: bool) -> Floats:
+    inside = np.asarray(probabilities, np.float64).clip(MIN_PROBABILITY, 1 - MIN_PROBABILITY)
     return np.asarray(np.log(inside) - (np.log1p(-inside) if multi_label else 0.0))
 
 

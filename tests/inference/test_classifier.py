@@ -147,7 +147,7 @@ def test_an_invalid_card_is_rejected(changes: dict[str, Any], message: str, tmp_
 )
 def test_arrays_of_wrong_shape_or_type_are_rejected(name: str, values: npt.NDArray[Any]) -> None:
     made = make_classifier("ab" * 32)
-    wrong = replace(made.weights[0], **{name: values})  # type: ignore[arg-type]
+    wrong = replace(made.weights[0], **{name: values})
     with pytest.raises(ConfigError, match=name):
         Classifier(made.card, (wrong, made.weights[1]))
     with pytest.raises(ConfigError, match="2 sets of leads, got 1"):

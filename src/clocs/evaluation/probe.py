@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from pydantic import model_validator
 
@@ -14,7 +15,7 @@ from clocs.core.errors import ConfigError
 from clocs.core.files import content_hash
 from clocs.core.run_identity import non_default_values
 from clocs.core.seeds import derived_seed
-from clocs.evaluation.benchmark.embedders import trained_embedder
+from clocs.evaluation.benchmark.embedders import Embedder, trained_embedder
 from clocs.evaluation.benchmark.recording_features import recording_features, recording_policy
 from clocs.evaluation.evaluation_run import EvaluationRun, finished_result
 from clocs.evaluation.linear import Solver, fit_linear
@@ -128,7 +129,8 @@ def _probe_recordings(evaluation: EvaluationRun, config: ProbeConfig, runs: str 
             "This encoder was trained on frames of any sampling rate, so recordings cannot be resampled for it. Probe "
             "its frames, as the paper does: representation=frames, or --representation frames."
         )
-    embedder, leads = trained_embedder(encoder.label, encoder.module, described), config.leads
+    embedder: Embedder = trained_embedder(encoder.label, encoder.module, described)
+    leads = config.leads
     if embedder.all_leads and leads:
         embedder, leads = mask_leads(embedder, leads, allows_missing_leads(described)), ()
     evaluation = replace(evaluation, policy=recording_policy(embedder, store, leads=leads))
@@ -138,8 +140,8 @@ def _probe_recordings(evaluation: EvaluationRun, config: ProbeConfig, runs: str 
         return finished
     run.begin()
     features = recording_features(embedder, store, leads=leads)["embedding"]
-    masks = {part: evaluation.split.mask(part) for part in ("validation", config.part)}
-    masks = {"train": evaluation.labelled(), **masks}
+    masks: dict[str, npt.NDArray[np.bool_]] = {"train": evaluation.labelled()}
+    masks |= {part: evaluation.split.mask(part) for part in ("validation", config.part)}
     parts = {part: recordings_of(features, targets, mask) for part, mask in masks.items()}
     weights, fitted = fit_recordings(features, targets, train=parts["train"], validation=parts["validation"])
 

@@ -147,7 +147,7 @@ def _classifier_names(
 ) -> list[list[str]]:
     """Return the names of each store's classifiers: dataset or task names. A repeated name has a number."""
     counts: Counter[str] = Counter()
-    names = []
+    names: list[list[str]] = []
     for store, found in zip(stores, targets, strict=True):
         names.append([])
         for item in found:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 import clocs
 from clocs.core.errors import ConfigError
@@ -17,7 +16,6 @@ from clocs.evaluation.benchmark.task_evaluation import LinearOptions
 from clocs.evaluation.benchmark.trained_evaluation import (
     TrainedWayInputs,
     evaluate_trained,
-    scratch_embedder,
     training_options,
 )
 from clocs.signals.framing import FramePolicy
@@ -93,16 +91,6 @@ def test_too_few_labels_are_reported_in_the_row(store: Store, attentive: Trained
     targets = task_targets(store, "rhythm")
     (row,) = evaluate_trained(attentive, store, store.split(), targets, options, TRAINING, runs=tmp_path)
     assert "too few" in row["not_possible"]
-
-
-def test_a_network_from_scratch_takes_crops_of_all_leads(store: Store, tmp_path: Path) -> None:
-    embedder = scratch_embedder("resnet", store)
-    assert embedder.name == "scratch:resnet"
-    assert (embedder.policy.num_samples, embedder.policy.sampling_rate, embedder.policy.leads) == (250, 100.0, ("II",))
-    train = store.split().mask("train")
-    prepared = TrainedWayInputs.prepare("from scratch", embedder, store, train, tmp_path)
-    signals, masks = prepared.inputs.sample(np.arange(3), np.random.default_rng(0))
-    assert prepared.encoder(torch.from_numpy(signals), torch.from_numpy(masks)).shape[0] == 3
 
 
 def test_an_embedder_that_is_no_module_cannot_be_fine_tuned(store: Store, tmp_path: Path) -> None:

@@ -14,9 +14,10 @@ from clocs.core.errors import ConfigError
 from clocs.core.files import write_bytes
 from clocs.evaluation.benchmark.cells import RANDOM_KERNELS, BenchmarkCell, Control, Way, run_cell
 from clocs.evaluation.benchmark.page import as_html, make_page
+from clocs.evaluation.benchmark.scratch_networks import SCRATCH
 from clocs.evaluation.benchmark.summary import summarize
 from clocs.evaluation.benchmark.task_evaluation import PROTOCOL, LinearOptions
-from clocs.evaluation.benchmark.trained_evaluation import SCRATCH, TrainedWay, trained_fractions, training_options
+from clocs.evaluation.benchmark.trained_evaluation import TrainedWay, trained_fractions, training_options
 from clocs.experiments.grid import TaskOutcome, run_grid
 from clocs.experiments.workspace import Workspace
 from clocs.store.store import open_store

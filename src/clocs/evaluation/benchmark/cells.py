@@ -13,13 +13,12 @@ from clocs.evaluation.benchmark.linear_probe import Solver
 from clocs.evaluation.benchmark.random_kernels import random_kernels
 from clocs.evaluation.benchmark.recording_features import RecordingFeatures, recording_features
 from clocs.evaluation.benchmark.recording_training import TrainingOptions
+from clocs.evaluation.benchmark.scratch_networks import SCRATCH, scratch_embedder
 from clocs.evaluation.benchmark.task_evaluation import PROTOCOL, LinearOptions, evaluate_task
 from clocs.evaluation.benchmark.trained_evaluation import (
-    SCRATCH,
     TrainedWay,
     TrainedWayInputs,
     evaluate_trained,
-    scratch_embedder,
 )
 from clocs.evaluation.benchmark.unlabelled_fits import fit_adapted_pca, untrained_embedder
 from clocs.evaluation.leakage import check_leakage
@@ -165,7 +164,7 @@ def _prepare(encoder: str, control: Control, way: Way, folder: Path, split_sha25
 
 def _embedder(encoder: str, store: Store) -> Embedder:
     if encoder.startswith(SCRATCH):
-        return scratch_embedder(encoder.removeprefix(SCRATCH), store)
+        return scratch_embedder(encoder, store)
     return load_embedder(encoder)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -15,7 +14,7 @@ import torch
 from clocs.core.errors import ConfigError
 from clocs.core.run_identity import non_default_values
 from clocs.core.seeds import derived_seed, generator
-from clocs.encoders import ENCODERS, Encoder, build_encoder
+from clocs.encoders import Encoder
 from clocs.evaluation.benchmark.embedders import Embedder, EncoderEmbedder
 from clocs.evaluation.benchmark.recording_features import recording_policy
 from clocs.evaluation.benchmark.recording_inputs import FrameInputs, RecordingInputs, TokenInputs
@@ -27,6 +26,7 @@ from clocs.evaluation.benchmark.recording_training import (
     to_scores,
     train_recordings,
 )
+from clocs.evaluation.benchmark.scratch_networks import SCRATCH, find_network
 from clocs.evaluation.benchmark.task_evaluation import (
     NUM_DRAWS,
     LinearOptions,
@@ -37,8 +37,6 @@ from clocs.evaluation.benchmark.task_evaluation import (
     selections,
     task_problem,
 )
-from clocs.signals.framing import FramePolicy
-from clocs.store.frames import Frames
 from clocs.store.splits import Split
 from clocs.store.store import Store
 from clocs.store.task_targets import TaskTargets
@@ -50,36 +48,8 @@ TrainedWay = Literal["attentive", "fine-tuned", "from scratch"]
 TRAINING: Final[dict[TrainedWay, TrainingOptions]] = {
     "attentive": TrainingOptions(max_epochs=30, learning_rate=1e-3),
     "fine-tuned": TrainingOptions(max_epochs=10, learning_rate=1e-3, encoder_rate_factor=0.1),
-    "from scratch": TrainingOptions(max_epochs=40, learning_rate=3e-3),
 }
-"""Options of the protocol by way."""
-SCRATCH: Final = "scratch:"
-"""Prefix of the name of a network that is trained from scratch, as in ``scratch:resnet``."""
-CROP_SECONDS, CROP_RATE = 2.5, 100.0
-"""Length and sampling rate of the frames of networks that are trained from scratch."""
-
-
-@dataclass(frozen=True)
-class ScratchNetwork:
-    """A registered encoder for training from scratch."""
-
-    options: Mapping[str, Any]
-    """Options of the encoder that differ from its defaults."""
-    training: TrainingOptions = TRAINING["from scratch"]
-    """Options of its training."""
-    needs_all_labels: bool = False
-    """True for a network that is too slow to be trained on every draw of labels: it is trained on all of them alone."""
-
-
-NETWORKS: Final = {
-    "resnet": ScratchNetwork({"width": 48, "stem_kernel_size": 7, "stem_stride": 1, "dropout": 0.1}),
-    "s4d": ScratchNetwork(
-        {"width": 128, "stem_kernel_size": 5, "stem_stride": 2, "dropout": 0.1},
-        TrainingOptions(max_epochs=20, learning_rate=2e-3),
-        needs_all_labels=True,
-    ),
-}
-"""Networks for frames of 100 Hz. Other registered encoders have their defaults."""
+"""Options of the protocol by way. From scratch they depend on the network."""
 HELD_OUT: Final = 0.2
 """Fraction of the labelled patients that stop the training if no validation labels may."""
 
@@ -98,40 +68,17 @@ def training_options(way: TrainedWay, encoder: str) -> TrainingOptions:
         >>> training_options("fine-tuned", "clocs-small").encoder_rate_factor
         0.1
     """
+    if way == "from scratch":
+        return find_network(encoder).training
     if way not in TRAINING:
         raise ConfigError(f"Unknown way '{way}'. Choose from linear, attentive and fine-tuned.")
-    return _network(encoder.removeprefix(SCRATCH)).training if way == "from scratch" else TRAINING[way]
+    return TRAINING[way]
 
 
 def trained_fractions(encoder: str, options: LinearOptions) -> tuple[float, ...]:
     """Return the label fractions that an encoder is trained on: all labels alone for a slow network from scratch."""
-    is_slow = encoder.startswith(SCRATCH) and _network(encoder.removeprefix(SCRATCH)).needs_all_labels
+    is_slow = encoder.startswith(SCRATCH) and find_network(encoder).needs_all_labels
     return (1.0,) if is_slow and 1.0 in options.label_fractions else options.label_fractions
-
-
-def _network(name: str) -> ScratchNetwork:
-    ENCODERS.get(name)
-    return NETWORKS.get(name, ScratchNetwork({}))
-
-
-def scratch_embedder(network: str, store: Store, *, seed: int = 0) -> EncoderEmbedder:
-    """Return a registered encoder with random weights, which takes crops of all leads of a store.
-
-    Args:
-        network: Name of a registered encoder, such as ``resnet``.
-        store: The store, whose most common leads are the channels.
-        seed: Seed of the weights.
-
-    Raises:
-        ConfigError: There is no such encoder.
-    """
-    policy = FramePolicy(num_samples=round(CROP_SECONDS * CROP_RATE), sampling_rate=CROP_RATE)
-    leads = Frames(store, policy, all_leads=True).leads
-    options = {**_network(network).options, "in_channels": len(leads)}
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derived_seed(seed, "from scratch"))
-        encoder = build_encoder(network, options)
-    return EncoderEmbedder(f"{SCRATCH}{network}", encoder, policy.model_copy(update={"leads": leads}))
 
 
 @dataclass(frozen=True)

@@ -228,7 +228,7 @@ def test_a_shipped_encoder_is_complete_small_and_documented(name: str) -> None:
     encoder = load_encoder(name)
     assert encoder.embedding_dim == 128
     assert (encoder.input.sampling_rate, encoder.input.num_samples) == (500.0, 2500)
-    assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) < 2_600_000
+    assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) < 3_000_000
     card = (folder / "README.md").read_text()
     assert "## Privacy audit" in card
     assert "equal error rate" in card

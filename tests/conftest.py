@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from clocs.core.recording import Recording, quantize
+from tests import forked
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -21,6 +23,19 @@ settings.register_profile(
     "any-machine", settings(), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("any-machine")
+
+
+gc.disable()  # until tests are collected: what is imported and collected stays
+
+
+def pytest_collection_finish() -> None:
+    """Leave what is there now out of later searches for garbage."""
+    gc.freeze()
+    gc.enable()
+
+
+def pytest_sessionfinish() -> None:
+    forked.end()
 
 
 @pytest.fixture(scope="session", autouse=True)

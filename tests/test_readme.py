@@ -9,6 +9,8 @@ import sys
 import zipfile
 from pathlib import Path
 
+from tests import forked
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("README.md", "docs/getting-started.md")
 NEEDS_USERS_FILES = ("ARCHIVE", "A0001.hea", "stores/chapman", "pip install")
@@ -49,7 +51,7 @@ def test_commands_run(tmp_path: Path, originals: Path) -> None:
     assert [bool(lines) for lines in told] == [True, True]
     lines = list(dict.fromkeys(itertools.chain(*told)))
     assert {line.split()[0] for line in lines} == {"clocs"}
-    done = subprocess.run([sys.executable, "-c", ONE_BY_ONE, *lines], cwd=tmp_path, capture_output=True, text=True)
+    done = forked.run("-c", ONE_BY_ONE, *lines, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("\ndone: clocs ") == len(lines)
     assert (tmp_path / "ecg.png").exists()

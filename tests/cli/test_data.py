@@ -14,6 +14,7 @@ import pytest
 
 from clocs.formats.writing import write
 from clocs.signals.leads import STANDARD_LEADS
+from tests import forked
 from tests.cli.conftest import Clocs, Command
 from tests.conftest import make_recording
 
@@ -21,8 +22,8 @@ COMMAND = [sys.executable, "-m", "clocs"]
 
 
 def in_a_process(*arguments: object) -> str:
-    """Standard output of a command that succeeds, as a user runs it."""
-    done = subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True)
+    """Standard output of a command that succeeds, in a process of its own."""
+    done = forked.run("-m", "clocs", *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -216,6 +217,6 @@ def test_a_warning_is_a_line_without_pythons_prefix(tmp_path: Path) -> None:
     write(make_recording(), tmp_path / "files" / "a.csv")
     (tmp_path / "table.csv").write_text("file,patient_id\na.csv,1\nnosuch.csv,2\n")
     told = ("data", "ingest", "folder", tmp_path / "files", tmp_path / "store", "-o", f"table={tmp_path}/table.csv")
-    said = subprocess.run([*COMMAND, *map(str, told)], capture_output=True, text=True, check=True).stderr
+    said = forked.run("-m", "clocs", *told).stderr
     assert "\nwarning: table " in f"\n{said}"
     assert "UserWarning" not in said

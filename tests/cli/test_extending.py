@@ -6,8 +6,6 @@ import ast
 import json
 import os
 import re
-import subprocess
-import sys
 import tomllib
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -18,6 +16,7 @@ import pytest
 from clocs.formats.writing import write
 from clocs.store.ingest import ingest
 from clocs.store.store import open_store
+from tests import forked
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "extending.md").read_text()
 
@@ -78,6 +77,7 @@ def test_a_run_with_all_of_them(package: Path, files: Path, tmp_path: Path) -> N
         "store=store",
         "batch_size=8",
         "max_steps=2",
+        "onnx=false",
         "encoder.name=example",
         "encoder.width=8",
         "encoder.embedding_dim=16",
@@ -124,12 +124,7 @@ def test_the_script_with_own_parts_trains_and_probes(package: Path, tmp_path: Pa
 
 
 def _run(package: Path, *arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(package), os.environ.get("PYTHONPATH")]))},
-        cwd=package.parent,
-        capture_output=True,
-        text=True,
-    )
+    paths = os.pathsep.join(filter(None, [str(package), os.environ.get("PYTHONPATH")]))
+    done = forked.run(*arguments, cwd=package.parent, env={**os.environ, "PYTHONPATH": paths})
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout

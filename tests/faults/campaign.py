@@ -11,12 +11,11 @@ import argparse
 import json
 import os
 import signal
-import subprocess
-import sys
 import tempfile
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from tests import forked
 from tests.conftest import ROOT, data_folder
 from tests.faults.mutating import KINDS
 
@@ -65,14 +64,7 @@ def run_cases(
         str(progress),
         str(hang_seconds),
     ]
-    done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", *arguments],
-        cwd=ROOT,
-        env=os.environ | ALLOCATORS,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
+    done = forked.run(*arguments, cwd=ROOT, env=os.environ | ALLOCATORS, imported=("tests.faults.reading",))
     number = int.from_bytes(progress.read_bytes(), "little")
     if done.returncode:
         how = "hangs" if done.returncode == -signal.SIGXCPU else f"ends the interpreter ({done.returncode})"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ from clocs.similarity.index.withdraw import withdraw_from_index
 from clocs.similarity.integrity import verify_embeddings
 from clocs.store.ingest import ingest
 from clocs.store.store import Store
+from tests import forked
 from tests.faults.stores import fingerprint
 from tests.faults.test_kills import Ingest, killed_run, random_moment, wait_for_orphans
 from tests.inference.conftest import make_encoder
@@ -70,8 +70,7 @@ def prepared(operation: str, folder: Path) -> Path:
 
 def kill(operation: str, folder: Path, *how: object) -> int:
     """Run the script; how many children died."""
-    arguments = [sys.executable, str(SCRIPT), operation, str(folder), *map(str, how)]
-    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    done = forked.run(SCRIPT, operation, folder, *how)
     assert done.returncode == 0, done.stderr
     return int(done.stdout.split()[-1])
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +16,7 @@ import clocs
 from clocs.training.config import PretrainConfig
 from clocs.training.data import TrainingData, TrainingStore, build_training_data, open_training_stores
 from clocs.training.initialization import build_initial_method
+from tests import forked
 
 ROOT = Path(__file__).resolve().parents[2]
 Driver = Callable[..., subprocess.CompletedProcess[str]]
@@ -70,9 +70,8 @@ def drive(store: Path, tmp_path: Path) -> Driver:
     def run(method: str, *overrides: str, ranks: int = 1, check: bool = True, **extra: Any) -> Any:
         settings = [f"store={store}", f"runs={tmp_path / 'runs'}", f"devices={ranks}", "onnx=false", *overrides]
         launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={ranks}"] if ranks > 1 else []
-        script = ["-m", "tests.training.driver"]
-        command = [sys.executable, *launch, *script, f"{method}-synthetic", json.dumps(extra), *settings]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+        script = ["-m", "tests.training.driver", f"{method}-synthetic", json.dumps(extra), *settings]
+        done = forked.run(*launch, *script, cwd=ROOT)
         assert not check or done.returncode == 0, done.stderr[-3000:]
         return done
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -26,12 +27,22 @@ from clocs.evaluation.pca import write_pca_encoder
 from clocs.evaluation.probe import ProbeConfig, probe
 from clocs.publishing.publish import publish
 from clocs.store.store import Store
+from clocs.training.encoder_folder import read_config, write_config
 from clocs.training.encoder_module import load_encoder_folder
+from clocs.training.onnx_export import finish_encoder
 from clocs.training.pretrain import pretrain
 
 EMBEDDING = 16
 ENCODER = f"encoder={{name: resnet, width: 4, embedding_dim: {EMBEDDING}}}"
 RESNET = (ENCODER, "frames.normalization=none", "batch_size=32")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_onnx_file() -> Iterator[None]:
+    """An ONNX file takes longer than the components; one test writes it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pca, "finish_encoder", lambda folder, module: "")
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -84,13 +95,17 @@ def test_it_can_be_used_like_any_encoder_and_keeps_the_list_of_seen_recordings(
         probe(made, store, ProbeConfig(split="other"), runs=tmp_path)
 
 
-def test_components_of_an_untrained_network_have_seen_their_patients(store: Store, tmp_path: Path) -> None:
+def test_components_of_an_untrained_network_have_seen_their_patients(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pca, "finish_encoder", finish_encoder)
     here = [f"store={store.folder}", f"runs={tmp_path / 'runs'}", *RESNET, "max_epochs=0"]
     start = pretrain("cmsc-synthetic", here)["best"]
     assert probe(start, store, ProbeConfig(split="other"), runs=tmp_path)["contract"]["seen"]["train"] == 0
     write_pca_encoder(start, store, tmp_path / "out")
     with pytest.raises(LeakError):
         probe(tmp_path / "out", store, ProbeConfig(split="other"), runs=tmp_path)
+    assert clocs.load_encoder(tmp_path / "out").runtime == "onnxruntime"
 
 
 def test_the_command_writes_the_same_bytes(store: Store, residual: Path, made: Path, tmp_path: Path) -> None:
@@ -153,8 +168,9 @@ def test_classifiers_and_head_of_the_old_layer_are_left_out(store: Store, residu
 
 def test_a_run_or_another_encoder_is_not_overwritten(store: Store, residual: Path, made: Path, tmp_path: Path) -> None:
     """Nor the one that is read, nor the same one once it has classifiers."""
-    publish(made, store, tmp_path / "published", "made")
-    for out, seed in ((residual, 0), (residual.parent, 0), (made, 1), (tmp_path / "published", 0)):
+    published = shutil.copytree(made, tmp_path / "published")
+    write_config(published, {**read_config(published), "classifiers": ["mine"]})
+    for out, seed in ((residual, 0), (residual.parent, 0), (made, 1), (published, 0)):
         before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
         with pytest.raises(ConfigError, match=rf"{out} holds a run or another encoder.*Name a new folder"):
             write_pca_encoder(residual, store, out, seed=seed)

@@ -183,6 +183,12 @@ def write_planted(every: Iterable[Planted], folder: Path, *, named: bool) -> dic
 
 
 def occurring(values: list[str], folder: Path) -> list[str]:
-    """Return the values that occur in the files of a folder, ignoring case."""
-    files = [path.read_bytes().lower() for path in folder.rglob("*") if path.is_file()]
-    return [value for value in values if any(value.lower().encode() in raw for raw in files)]
+    """Return the values that occur in the files of a folder, ignoring case.
+
+    Every value lies in a run of the bytes that values consist of, so only such runs are searched for each.
+    """
+    sought = [value.lower().encode() for value in values]
+    letters = b"".join(re.escape(bytes([byte])) for byte in sorted(set(b"".join(sought))))
+    run = re.compile(rb"[%s]{%d,}" % (letters, min(map(len, sought))))
+    runs = [b"\0".join(run.findall(path.read_bytes().lower())) for path in folder.rglob("*") if path.is_file()]
+    return [value for value, raw in zip(values, sought, strict=True) if any(raw in found for found in runs)]

@@ -114,14 +114,14 @@ def test_items_are_batches_without_the_batch_dimension(store: Store) -> None:
     assert equal(next(iter(DataLoader(dataset, batch_size=len(dataset)))), batch)
 
 
-@pytest.mark.filterwarnings("ignore:This DataLoader will create 4 worker processes")
+@pytest.mark.filterwarnings("ignore:This DataLoader will create 2 worker processes")
 @pytest.mark.parametrize("context", ["fork", "spawn"])
 def test_workers_make_the_same_batches(synthetic: Store, context: str) -> None:
     dataset = FrameDataset(
         synthetic, split="default", part="train", leads=("I", "II", "V1"), seconds=2, sampling_rate=100, views=2
     )
     plain = list(DataLoader(dataset, batch_size=7))
-    workers = DataLoader(dataset, batch_size=7, num_workers=4, multiprocessing_context=context)
+    workers = DataLoader(dataset, batch_size=7, num_workers=2, multiprocessing_context=context)
     made = list(workers)
     assert len(plain) == len(made) > 4
     assert all(equal(one, other) for one, other in zip(plain, made, strict=True))

@@ -148,7 +148,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _pretrain(store: Path, runs: Path, *more: str) -> list[str]:
-    overrides = [f"store={store}", f"runs={runs}", "max_steps=6", "batch_size=32", "checkpoint_every=2"]
+    overrides = [f"store={store}", f"runs={runs}", "max_steps=6", "batch_size=32"]
+    overrides += ["checkpoint_every=2", "onnx=false"]
     return [sys.executable, "-m", "clocs", "pretrain", "cmsc-synthetic", *overrides, *more]
 
 
@@ -161,7 +162,7 @@ def test_a_log_names_the_folder_and_the_step_at_which_a_run_resumes(
 
     arguments = _pretrain(store, tmp_path / "runs", "--log-every", "2", "--json")[3:]
     with pytest.raises(KeyboardInterrupt):
-        clocs.pretrain("cmsc-synthetic", arguments[2:7], progress=interrupt)
+        clocs.pretrain("cmsc-synthetic", arguments[2:8], progress=interrupt)
     out, err = command(*arguments)
     folder = json.loads(out)["run"]
     first, second, *rest = err.splitlines()

@@ -45,7 +45,11 @@ def interrupted(arguments: list[str], at_work: str, folder: Path) -> tuple[int, 
     ("arguments", "at_work"),
     [
         (["data", "ingest", "synthetic", "-", "large", "-o", "num_records=1000000"], "large/receipts/*.json"),
-        (["pretrain", "cmsc-synthetic", "store=store", "batch_size=16", "max_epochs=4000"], "runs/*/metrics.jsonl"),
+        pytest.param(
+            ["pretrain", "cmsc-synthetic", "store=store", "batch_size=16", "max_epochs=4000"],
+            "runs/*/metrics.jsonl",
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["ingest", "pretrain"],
 )

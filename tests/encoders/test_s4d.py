@@ -243,7 +243,9 @@ def exported(encoder: Encoder, folder: Path, num_samples: int) -> onnx.ModelProt
     return onnx.load(folder / "model.onnx")
 
 
-@pytest.mark.parametrize(("in_channels", "pca"), [(1, False), (12, False), (12, True)])
+@pytest.mark.parametrize(
+    ("in_channels", "pca"), [(1, False), pytest.param(12, False, marks=pytest.mark.slow), (12, True)]
+)
 def test_the_onnx_file_has_constant_kernels_and_equals_torch(in_channels: int, pca: bool, tmp_path: Path) -> None:
     torch.manual_seed(0)
     encoder: Encoder = S4D(in_channels, 8, width=16, depth=2, stem_stride=2)

@@ -148,11 +148,13 @@ def test_figures(client: Served, real_data: Path) -> None:
         assert reply.headers["content-disposition"] == f'attachment; filename="ecg.{form}"'
 
 
-def test_a_minute_of_twelve_leads_is_drawn(open_handed: Served) -> None:
+@pytest.mark.parametrize("sampling_rate", [200, pytest.param(1000, marks=pytest.mark.slow)])
+def test_a_minute_of_twelve_leads_is_drawn(sampling_rate: int, open_handed: Served) -> None:
     """A figure covers as much as a preview; more is refused."""
-    num_samples = np.random.default_rng(0).normal(size=(60_000, 12)).round(3).tolist()
-    rows = "\n".join(",".join(map(str, row)) for row in num_samples)
-    files = {"long.csv": f"# clocs ECG 2\n# sampling_rate: 1000\n{','.join(STANDARD_LEADS)}\n{rows}\n".encode()}
+    values = np.random.default_rng(0).normal(size=(60 * sampling_rate, 12)).round(3).tolist()
+    rows = "\n".join(",".join(map(str, row)) for row in values)
+    head = f"# clocs ECG 2\n# sampling_rate: {sampling_rate}\n{','.join(STANDARD_LEADS)}"
+    files = {"long.csv": f"{head}\n{rows}\n".encode()}
     assert open_handed.post("/api/v1/figure?format=pdf&seconds=60", files).body.startswith(b"%PDF")
     told = problem(open_handed.post("/api/v1/figure?format=pdf&seconds=61", files), 422, "wrong-option")
     assert "seconds: " in told["detail"]

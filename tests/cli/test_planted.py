@@ -12,19 +12,20 @@ from clocs.formats.reading import read
 from clocs.formats.writing import WRITERS
 from clocs.store.store import open_store
 from tests.cli.conftest import Command
-from tests.store.planted import Planted, encoded, faker, occurring, planted_samples, write_planted
+from tests.store.planted import COPIES, Planted, encoded, faker, occurring, planted_samples, write_planted
 
 DRAWN = 12
 """Every so many recordings."""
 
 
-@pytest.fixture
-def planted(hospital_files: Path, tmp_path: Path) -> tuple[Path, dict[str, Planted]]:
+@pytest.fixture(params=[1, pytest.param(COPIES, marks=pytest.mark.slow)])
+def planted(hospital_files: Path, tmp_path: Path, request: pytest.FixtureRequest) -> tuple[Path, dict[str, Planted]]:
     """An archive whose files have names that say nothing; in a folder of it the same files, each cut short."""
     random = np.random.default_rng(1)
     folder, damaged = tmp_path / "archive", tmp_path / "archive" / "damaged"
     damaged.mkdir(parents=True)
-    every = [*planted_samples(hospital_files, tmp_path / "trial", random), *encoded(faker(random), words=False)]
+    samples = planted_samples(hospital_files, tmp_path / "trial", random, request.param)
+    every = [*samples, *encoded(faker(random), words=False)]
     found = write_planted(every, folder, named=False)
     for path in [path for path in folder.iterdir() if path.is_file()]:
         (damaged / path.name).write_bytes(path.read_bytes()[: path.stat().st_size * 2 // 3])

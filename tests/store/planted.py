@@ -145,14 +145,16 @@ def plant(raw: bytes, values: list[str], random: np.random.Generator) -> tuple[b
     return raw, planted
 
 
-def planted_samples(hospital_files: Path, trial: Path, random: np.random.Generator) -> Iterator[Planted]:
+def planted_samples(
+    hospital_files: Path, trial: Path, random: np.random.Generator, copies: int = COPIES
+) -> Iterator[Planted]:
     """Iterate over sample files with replaced identities that can still be read."""
     source = open_source(hospital_files)
     for name in [name for name in source.names() if name.lower().endswith(PLANTED_IN)]:
         values = [
             value for value in searchable_values(read_identity_from(source, name)) if len(value) >= MIN_PLANTED_LENGTH
         ]
-        for _ in range(COPIES):
+        for _ in range(copies):
             raw, fakes = plant(source.read(name), values, random)
             if _reads(raw, trial):
                 yield Planted({f".{name.rsplit('.', 1)[-1]}": raw}, fakes)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import FilePayload, Page, Route
@@ -34,6 +35,8 @@ FACTS = {
     "dicom": "12 leads · 10 s · 500 Hz · DICOM",
     "scp": "12 leads · 10 s · 500 Hz · SCP-ECG",
 }
+SLOW = ("cpsc", "cinc", "aecg", "scp")
+"""Files that differ from others here in their format only. The tests of parsing read every format in each run."""
 INK = """() => {
     const canvas = document.getElementById("paper");
     const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
@@ -44,6 +47,10 @@ INK = """() => {
     }
     return { dark, red, all: data.length / 4 };
 }"""
+
+
+def some_slow(names: Iterable[str]) -> list[Any]:
+    return [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in names]
 
 
 def assert_paper_is_drawn(page: Page) -> None:
@@ -64,7 +71,7 @@ def assert_everything_is_shown(page: Page, facts: str) -> None:
     assert page.locator(".neighbour").count() == 10
 
 
-@pytest.mark.parametrize("name", ORIGINALS)
+@pytest.mark.parametrize("name", some_slow(ORIGINALS))
 def test_a_published_record_is_drawn_classified_and_compared(
     visit: Visit, originals: Path, samples: Callable[..., list[Path]], name: str
 ) -> None:
@@ -72,7 +79,7 @@ def test_a_published_record_is_drawn_classified_and_compared(
     assert_everything_is_shown(page, FACTS[name])
 
 
-@pytest.mark.parametrize("name", HOSPITAL)
+@pytest.mark.parametrize("name", some_slow(HOSPITAL))
 def test_a_hospital_file_is_drawn_classified_and_compared(
     visit: Visit, hospital_files: Path, samples: Callable[..., list[Path]], name: str
 ) -> None:

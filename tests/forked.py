@@ -7,6 +7,7 @@ one thread, so a fork of it behaves as a new process does. A test of imports or 
 from __future__ import annotations
 
 import atexit
+import gc
 import importlib
 import json
 import os
@@ -78,6 +79,7 @@ def _serve() -> dict[str, Any] | None:
     """Fork for each request. Return the request in the fork, None at the end."""
     for name in sys.argv[1:]:
         importlib.import_module(name)
+    gc.freeze()  # a fork that looks for garbage in what is shared copies all of it
     while line := sys.stdin.readline():
         child = os.fork()
         if child == 0:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -22,6 +20,7 @@ from clocs.augmentations import (
 from clocs.augmentations.compose import describe_augmentations, non_default_augmentations, parse_augmentations
 from clocs.core.errors import ConfigError
 from clocs.core.registry import Registry
+from tests import forked
 from tests.augmentations.conftest import noise, seeded
 
 
@@ -158,6 +157,6 @@ print(config.method["augmentations"][1])
 
 def test_an_augmentation_of_a_script_works_in_a_config(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
-    done = subprocess.run([sys.executable, tmp_path / "script.py"], capture_output=True, text=True, cwd=tmp_path)
+    done = forked.run(tmp_path / "script.py", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "{'name': 'mine', 'size': 2.0, 'probability': 1.0}"

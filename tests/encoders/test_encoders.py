@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -15,6 +13,7 @@ from torch import Tensor, nn
 from clocs.core.errors import ConfigError
 from clocs.encoders import ENCODERS, Encoder, PCAEncoder, ResNet, build_encoder, register, wrap
 from clocs.encoders.encoder import describe_encoder, parse_encoder
+from tests import forked
 
 NEEDED: dict[str, dict[str, Any]] = {"pca": {"encoder": {"name": "resnet", "depth": 2}}}
 """Options without a default."""
@@ -314,7 +313,7 @@ except Exception as error:
 
 
 def test_a_notebook_registers_an_encoder_and_may_run_its_cell_twice() -> None:
-    done = subprocess.run([sys.executable, "-c", NOTEBOOK], capture_output=True, text=True)
+    done = forked.run("-c", NOTEBOOK)
     assert done.returncode == 0, done.stderr
     first, second = done.stdout.splitlines()
     assert first.startswith(

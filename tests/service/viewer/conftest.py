@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -121,10 +123,10 @@ class Visit:
         return page
 
 
-@pytest.fixture
-def visit(service: Service, browser: Browser, request: pytest.FixtureRequest) -> Iterator[Visit]:
-    """A fresh page, 1280 x 900 or as ``request.param`` says; an error, violation or foreign request fails the test."""
-    settings = {"viewport": {"width": 1280, "height": 900}, **getattr(request, "param", {})}
+@contextlib.contextmanager
+def visiting(service: Service, browser: Browser, **settings: Any) -> Iterator[Visit]:
+    """A fresh page, 1280 x 900 unless the settings differ; an error, violation or foreign request is a failure."""
+    settings = {"viewport": {"width": 1280, "height": 900}, **settings}
     context: BrowserContext = browser.new_context(**settings)
     context.set_default_timeout(TIMEOUT_MS)
     context.add_init_script(INIT)
@@ -137,6 +139,13 @@ def visit(service: Service, browser: Browser, request: pytest.FixtureRequest) ->
     assert page.evaluate("window.violations") == []
     context.close()
     assert watch.errors == []
+
+
+@pytest.fixture
+def visit(service: Service, browser: Browser, request: pytest.FixtureRequest) -> Iterator[Visit]:
+    """A page for one test, with the settings of ``request.param``."""
+    with visiting(service, browser, **getattr(request, "param", {})) as visit:
+        yield visit
 
 
 @pytest.fixture

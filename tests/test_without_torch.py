@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -44,16 +45,26 @@ def twelve_leads(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def used(
+    twelve_leads: Path, without: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, tuple[Path, dict[str, Any]]]:
+    """What a process without torch did with both encoders: by name, the folder and what was found."""
+    work, names = tmp_path_factory.mktemp("used") / "work", ["clocs-small", str(twelve_leads)]
+    done = run(without, str(ROOT / "tests" / "without_torch.py"), str(work), *names)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    return {name: (work / str(number), found[name]) for number, name in enumerate(names)}
+
+
 @pytest.mark.parametrize("which", ["clocs-small", "twelve leads"])
 def test_an_encoder_is_used_in_every_way(
-    which: str, twelve_leads: Path, without: dict[str, str], tmp_path: Path
+    which: str, twelve_leads: Path, used: dict[str, tuple[Path, dict[str, Any]]]
 ) -> None:
     name = which if which == "clocs-small" else str(twelve_leads)
-    done = run(without, str(ROOT / "tests" / "without_torch.py"), str(tmp_path / "work"), name)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])[name]
+    folder, found = used[name]
     truth = clocs.load_encoder(name, device="cpu")
-    file = tmp_path / "work" / "0" / "one.csv"
+    file = folder / "one.csv"
     np.testing.assert_allclose(found["pooled"], truth.embed(file).pooled(), atol=1e-5)
     classes = {item.name: item.probability for item in truth.classify(file).classes}
     assert {item["name"]: item["probability"] for item in found["classes"]} == pytest.approx(classes, abs=1e-5)

@@ -29,13 +29,15 @@ MIN_SAMPLING_RATE: Final = 100.0
 """Minimum sampling rate in Hz."""
 MIN_BEATS: Final = 3
 """Minimum number of beats."""
+MIN_SPAN: Final = 0.5
+"""Minimum fraction of the signal between the first and the last beat."""
 MAX_MISSING: Final = 0.1
 """Maximum fraction of missing samples of a lead."""
 MIN_LEAD_AGREEMENT: Final = 0.6
 """Minimum correlation of the beats of a lead with its median beat."""
 MIN_CORRELATION: Final = 0.9
 """Minimum correlation of the beats with the median beat around QRS, over all leads."""
-MAX_BACKGROUND, MAX_FAST_BACKGROUND = 0.3, 0.45
+MAX_BACKGROUND, MAX_FAST_BACKGROUND = 0.4, 0.45
 """Maximum slope between beats, relative to that of QRS complexes, below and above ``FAST_RATE``."""
 FAST_RATE: Final = 120.0
 """Heart rate above which slopes of neighbouring beats overlap."""
@@ -115,8 +117,8 @@ def _analyze(signal: Values, sampling_rate: float, leads: tuple[str, ...], *, pa
     filtered = filter_signal(signal, sampling_rate)
     curve = qrs_curve(filtered.slopes, filtered.slope_rate)
     at = detect_qrs(curve, filtered.slope_rate)
-    if len(at) < MIN_BEATS:
-        return _nothing(f"fewer than {MIN_BEATS} beats", leads, len(at), paced=paced)
+    if len(at) < MIN_BEATS or at[-1] - at[0] < MIN_SPAN * len(curve):
+        return _nothing(f"fewer than {MIN_BEATS} beats, or only in a part of the signal", leads, len(at), paced=paced)
     positions = np.rint(at * (filtered.sampling_rate / filtered.slope_rate)).astype(np.intp)
     median = make_median_beat(filtered.values, filtered.sampling_rate, positions)
     if median is not None and len(leads) > 1:

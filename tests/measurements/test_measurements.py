@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -30,7 +32,7 @@ def simulated(
     return simulation.draw(leads, noise, random) / 1000, simulation.truth()
 
 
-def assert_close(measured: Measurements, real: GroundTruth, limits: dict[str, float]) -> None:
+def assert_close(measured: Measurements, real: GroundTruth, limits: Mapping[str, float]) -> None:
     usual = np.array([kind == real.kinds[0] for kind in real.kinds])
     expected = {
         "pr_interval": 1000 * np.median(real.pr[usual]),

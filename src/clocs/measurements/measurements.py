@@ -130,7 +130,7 @@ def _analyze(signal: Values, sampling_rate: float, leads: tuple[str, ...], *, pa
     background = float(np.median(curve) / np.median(curve[at]))
     if median is None or not _has_beats(median, signal, 60 / float(intervals.mean()), background):
         return _nothing("no clear beats", leads, len(at), paced=paced)
-    found = _rhythm(intervals)
+    found: dict[str, Any] = dict(_rhythm(intervals))
     reason = _rejection(median)
     beat = None
     if reason:
@@ -351,5 +351,5 @@ def _fill_gaps(signal: Values) -> Values:
 
 def _nothing(reason: str, leads: tuple[str, ...] = (), num_beats: int = 0, *, paced: bool = False) -> Measurements:
     """Return measurements without values."""
-    empty = {name: Measurement(reason=reason) for name in NAMES}
+    empty: dict[str, Any] = {name: Measurement(reason=reason) for name in NAMES}
     return Measurements(**empty, regular=None, num_beats=num_beats, num_median_beats=0, paced=paced, leads=leads)

@@ -300,8 +300,11 @@ def _axis(beats: Values, leads: tuple[str, ...], span: tuple[float, float], leve
 
 def _scaled(measurement: Measurement, factor: float) -> Measurement:
     """Return a measurement with value and spread multiplied by a factor."""
-    parts = (measurement.value, measurement.beat_spread, measurement.lead_spread)
-    return Measurement(*(None if part is None else part * factor for part in parts), measurement.reason)
+    value, beats, leads = (
+        None if part is None else part * factor
+        for part in (measurement.value, measurement.beat_spread, measurement.lead_spread)
+    )
+    return Measurement(value, beats, leads, measurement.reason)
 
 
 def _spread(values: Array) -> float | None:

@@ -46,12 +46,14 @@ def test_a_store(name: str, examples: Path, expected: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", folders("archive"))
 def test_an_archive(name: str, examples: Path, expected: dict[str, Any]) -> None:
-    np.testing.assert_array_equal(clocs.open_archive(examples / name).vectors(), np.float32(expected[name]["vectors"]))
+    np.testing.assert_array_equal(
+        clocs.open_archive(examples / name).vectors(), np.array(expected[name]["vectors"], np.float32)
+    )
 
 
 @pytest.mark.parametrize("name", folders("index"))
 def test_an_index(name: str, examples: Path, expected: dict[str, Any]) -> None:
-    vectors = np.float32(expected[name]["vectors"])
+    vectors = np.array(expected[name]["vectors"], np.float32)
     nearest = clocs.open_index(examples / name).search(vectors, 1)
     np.testing.assert_allclose(nearest.cosines[:, 0], 1, atol=1e-5)
 

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from clocs.evaluation.benchmark.embedders import EncoderEmbedder
-from clocs.evaluation.benchmark.recording_features import embed_frames, pool_frames, recording_features
+from clocs.evaluation.benchmark.recording_features import embed_frames, recording_features
+from clocs.inference.frame_pooling import pool_frames
 from clocs.signals.framing import FramePolicy
 from clocs.signals.resampling import Floats
 from clocs.store.frames import Frames

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import subprocess
 import sys
@@ -10,7 +9,6 @@ import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -123,10 +121,10 @@ class Visit:
         return page
 
 
-@contextlib.contextmanager
-def visiting(service: Service, browser: Browser, **settings: Any) -> Iterator[Visit]:
-    """A fresh page, 1280 x 900 unless the settings differ; an error, violation or foreign request is a failure."""
-    settings = {"viewport": {"width": 1280, "height": 900}, **settings}
+@pytest.fixture
+def visit(service: Service, browser: Browser, request: pytest.FixtureRequest) -> Iterator[Visit]:
+    """A fresh page, 1280 x 900 or as ``request.param`` says; an error, violation or foreign request fails the test."""
+    settings = {"viewport": {"width": 1280, "height": 900}, **getattr(request, "param", {})}
     context: BrowserContext = browser.new_context(**settings)
     context.set_default_timeout(TIMEOUT_MS)
     context.add_init_script(INIT)
@@ -139,13 +137,6 @@ def visiting(service: Service, browser: Browser, **settings: Any) -> Iterator[Vi
     assert page.evaluate("window.violations") == []
     context.close()
     assert watch.errors == []
-
-
-@pytest.fixture
-def visit(service: Service, browser: Browser, request: pytest.FixtureRequest) -> Iterator[Visit]:
-    """A page for one test, with the settings of ``request.param``."""
-    with visiting(service, browser, **getattr(request, "param", {})) as visit:
-        yield visit
 
 
 @pytest.fixture

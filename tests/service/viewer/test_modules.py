@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
-from playwright.sync_api import Browser
 
 import clocs
 from clocs.core.sources import open_source
@@ -17,7 +14,7 @@ from clocs.datasets import DATASETS
 from clocs.formats.reading import read
 from clocs.inference.classifier import ReliabilityBin
 from clocs.inference.results import ClassProbability
-from tests.service.viewer.conftest import Service, Visit, visiting
+from tests.service.viewer.conftest import Visit
 
 BEATS = """async ({ rate, rows }) => {
     const { findBeats } = await import("/viewer/beats.js");
@@ -36,13 +33,6 @@ MARKDOWN = """async (text) => {
     const { markdown } = await import("/viewer/markdown.js");
     return markdown(text, 2).map((node) => node.outerHTML);
 }"""
-
-
-@pytest.fixture(scope="module")
-def visit(service: Service, browser: Browser) -> Iterator[Visit]:
-    """One page for all tests: modules compute without changing it."""
-    with visiting(service, browser) as visit:
-        yield visit
 
 
 def made_up_beats(rate: float, at: np.ndarray[Any, Any], noise: float) -> np.ndarray[Any, Any]:

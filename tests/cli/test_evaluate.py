@@ -21,14 +21,15 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_probe_as_json_and_as_a_table(command: Command, store: Path) -> None:
-    out, err = command("evaluate", "probe", "random", store, "--label-fraction", 1, "--json")
+    words = ("evaluate", "probe", "random", store, "--label-fraction", 1, "--representation", "frames")
+    out, err = command(*words, "--json")
     found = json.loads(out)
     assert err == ""
     interval = found["test"]["frame"]["auc"]
     assert 0 < interval["low"] < interval["value"] < interval["high"] < 1
     assert found["already_finished"] is False
 
-    table, _ = command("evaluate", "probe", "random", store, "--label-fraction", 1)
+    table, _ = command(*words)
     lines = [line.split() for line in table.splitlines()]
     assert [line[2] for line in lines if line[1:2] == ["per"]] == ["frame,", "recording,", "patient,"]
     classes = found["test"]["recording"]["classes"]
@@ -112,7 +113,7 @@ def test_labels_of_a_few_patients(command: Command, store: Path) -> None:
             "num_labelled_patients=100000: the training part has",
         ),
         (
-            ("probe", "random", "{store}", "--num-labelled-patients", "1"),
+            ("probe", "random", "{store}", "--num-labelled-patients", "1", "--representation", "frames"),
             "or more labelled patients (--label-fraction, --num-labelled-patients)",
         ),
         (("probe", "nowhere", "{store}"), "neither a folder nor a shipped encoder"),

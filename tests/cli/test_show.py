@@ -58,8 +58,8 @@ def test_scores_of_an_evaluation_are_drawn(
     from clocs.evaluation.probe import probe
 
     evaluation = probe("random", store, runs=tmp_path / "runs")["run"]
-    assert run(monkeypatch, "scores", evaluation, "--out", tmp_path, "--level", "frame") == 0
-    paths = [tmp_path / "roc-frame.png", tmp_path / "reliability-frame.png"]
+    assert run(monkeypatch, "scores", evaluation, "--out", tmp_path, "--level", "recording") == 0
+    paths = [tmp_path / "roc-recording.png", tmp_path / "reliability-recording.png"]
     assert capsys.readouterr().out == "".join(f"{path}\n" for path in paths)
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
 

@@ -263,5 +263,5 @@ def test_shipped_encoders_classify_rhythms_of_original_files(name: str, original
         except ClocsError:
             continue
         (right if [found.name] == groups else wrong).append(entry.record_id)
-    assert len(right) + len(wrong) == 12
+    assert len(right) + len(wrong) == 14
     assert len(right) > len(wrong), wrong

@@ -185,7 +185,7 @@ def test_a_service_without_an_index_says_so_and_at_its_end_answers_what_it_accep
     """Several clients ask without pause while the whole group gets the signal, as systemd sends it; one that does not
     read its answers is not waited for. And while it ran, it told nobody."""
     limits = {"parsing_processes": 2, "active": 2, "waiting": 16}
-    with served(limits, encoder="cmsc-physionet2020", audit_log=str(tmp_path / "x.jsonl")) as running:
+    with served(limits, audit_log=str(tmp_path / "x.jsonl")) as running:
         model = running.get("/api/v1/model").json()
         assert (model["index"], model["multi_label"]) == (None, True)
         problem(running.get("/api/v1/map"), 404, "not-found")

@@ -42,8 +42,8 @@ def benchmark(
 ) -> None:
     """Evaluate encoders and untrained controls on recordings with labels. After a kill, the same command continues."""
     from clocs.core.options import validate_model
-    from clocs.evaluation.benchmark.benchmark import PAGE
     from clocs.evaluation.benchmark.benchmark import benchmark as run_benchmark
+    from clocs.evaluation.benchmark.page import PAGE
     from clocs.evaluation.benchmark.task_evaluation import LinearOptions
     from clocs.experiments.grid import TaskOutcome
 

@@ -13,7 +13,7 @@ from clocs.core import engine as engines
 from clocs.core.errors import ConfigError
 from clocs.core.files import write_bytes
 from clocs.evaluation.benchmark.cells import RANDOM_KERNELS, BenchmarkCell, Control, Way, run_cell
-from clocs.evaluation.benchmark.page import as_html, make_page
+from clocs.evaluation.benchmark.page import RESULTS, write_pages
 from clocs.evaluation.benchmark.scratch_networks import SCRATCH
 from clocs.evaluation.benchmark.summary import summarize
 from clocs.evaluation.benchmark.task_evaluation import PROTOCOL, LinearOptions
@@ -23,8 +23,6 @@ from clocs.experiments.workspace import Workspace
 from clocs.store.store import open_store
 from clocs.store.task_targets import store_tasks
 
-RESULTS: Final = "benchmark.json"
-PAGE: Final = "benchmark.md"
 CONTROLS: Final[tuple[Control, ...]] = ("", "untrained")
 """An encoder, and its network without training."""
 
@@ -104,12 +102,9 @@ def benchmark(
         workspace.name(cell)  # raises early if an encoder or a split is missing
     summary = run_grid(cells, workspace, run_cell, engine=engine, workers=workers, progress=progress)
     rows = summarize([row for cell in cells if (row := workspace.result(cell)) is not None])
-    page = make_page(rows)
     content = {"protocol": PROTOCOL, "rows": rows, "failed": summary.failed}
     write_bytes(folder / RESULTS, json.dumps(content, indent=1, sort_keys=True).encode())
-    write_bytes(folder / PAGE, page.encode())
-    write_bytes((folder / PAGE).with_suffix(".html"), as_html(page).encode())
-    return BenchmarkResult(rows, page, summary.failed)
+    return BenchmarkResult(rows, write_pages(folder), summary.failed)
 
 
 def _chosen_tasks(stores: Path, tasks: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import html
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from markdown_it import MarkdownIt
 
+from clocs.core.files import write_bytes
 from clocs.evaluation.benchmark.embedders import EMBEDDING
 from clocs.evaluation.benchmark.published_values import PublishedValue, published_values
 from clocs.evaluation.benchmark.summary import main_metric
 from clocs.evaluation.benchmark.task_evaluation import PROTOCOL, Selection
 
+RESULTS: Final = "benchmark.json"
+PAGE: Final = "benchmark.md"
 SELECTED_BY: Final[dict[Selection, str]] = {
     "validation": "all labels of the validation part",
     "cross-validation": "cross-validation within the labelled recordings",
@@ -76,6 +81,21 @@ def make_page(rows: Sequence[dict[str, Any]]) -> str:
     return "\n".join(sections)
 
 
+def write_pages(folder: Path) -> str:
+    """Write the pages of a benchmark's results.
+
+    Args:
+        folder: Folder with ``benchmark.json``. It gets ``benchmark.md`` and ``benchmark.html``.
+
+    Returns:
+        The page in Markdown.
+    """
+    page = make_page(json.loads((folder / RESULTS).read_bytes())["rows"])
+    write_bytes(folder / PAGE, page.encode())
+    write_bytes((folder / PAGE).with_suffix(".html"), as_html(page).encode())
+    return page
+
+
 def as_html(page: str) -> str:
     """Return a page of Markdown as a document of its own."""
     body = MarkdownIt("commonmark").enable("table").render(page)
@@ -110,6 +130,7 @@ def _section(rows: Sequence[dict[str, Any]]) -> str:
     for number, (selection, lines) in enumerate(tables.items()):
         text.append(f"{title} per recording. Regularisation or epoch by {SELECTED_BY[selection]}:\n")
         text.append(_main_table(lines, metric))
+        text += filter(None, [_absent(lines)])
         if number == 0 and metric == "auc":
             text.append("With all labels:\n")
             text.append(_further_table(lines))
@@ -217,8 +238,21 @@ def _cell(row: dict[str, Any] | None, metric: str) -> str:
         return ""
     if "macro" not in row:
         return "too few labels"
-    absent = row["absent_classes"]
-    return f"{_interval(row['macro'][metric])}{f', {absent} classes without a label' if absent else ''}"
+    return _interval(row["macro"][metric])
+
+
+def _absent(lines: Sequence[_Line]) -> str:
+    """Return how many classes had no labelled positive in a draw, by label fraction; nothing if none."""
+    counts: dict[float, int] = {}
+    for line in lines:
+        for fraction, row in line.by_fraction.items():
+            counts[fraction] = max(counts.get(fraction, 0), row.get("absent_classes", 0))
+    found = [f"{count} with {fraction:.0%} of labels" for fraction, count in sorted(counts.items()) if count]
+    return (
+        f"Classes without a labelled positive in a draw, which count 0.5: at most {', '.join(found)}.\n"
+        if found
+        else ""
+    )
 
 
 def _difference(row: dict[str, Any] | None) -> str:

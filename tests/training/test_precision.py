@@ -64,7 +64,7 @@ def test_the_gradient_scale_of_half_precision_is_restored(
         if told["step"] == 4:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("clocs.training.pretrain._fabric", fabric)
+    monkeypatch.setattr("clocs.training.pretrain.build_fabric", fabric)
     told = [f"store={store}", "max_steps=8", "batch_size=16", "checkpoint_every=4", "encoder=resnet", "encoder.width=4"]
     whole = clocs.pretrain("cmsc-synthetic", [*told, f"runs={tmp_path / 'whole'}"])
     with pytest.raises(KeyboardInterrupt):

@@ -137,7 +137,7 @@ def prepare(
     signal = resample(used.physical(), used.sampling_rate, expected.sampling_rate)
     windows = sliding_window_view(signal, length, axis=1)[:, ::hop]
     num_frames = min(num_frames, windows.shape[1])  # resampling rounds the length of very long recordings
-    frames = windows[:, :num_frames].transpose(1, 0, 2)
+    frames = windows[:, :num_frames].transpose(1, 0, 2).copy()
     starts = np.arange(num_frames) * hop / expected.sampling_rate
     remainder = complete.seconds - starts[-1] - length / expected.sampling_rate
     lead_notes = [] if only_leads else _lead_notes(complete, expected, leads)

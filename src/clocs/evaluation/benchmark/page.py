@@ -23,6 +23,7 @@ SELECTED_BY: Final[dict[Selection, str]] = {
     "validation": "all labels of the validation part",
     "cross-validation": "cross-validation within the labelled recordings",
 }
+PUBLISHED_WAYS: Final = ("linear", "attentive", "fine-tuned", "from scratch")
 FURTHER: Final = {"average_precision": "average precision", "f1": "F1", "sensitivity": "sensitivity"} | {
     "specificity": "specificity",
     "calibration_error": "calibration error",
@@ -191,28 +192,30 @@ def _further_table(lines: Sequence[_Line]) -> str:
     return _table(head, body)
 
 
-def _published(about: dict[str, Any], task: str, lines: Sequence[_Line]) -> list[str]:
+def _published(described: dict[str, Any], task: str, lines: Sequence[_Line]) -> list[str]:
     """Return a table of published values, and which of them ours are above if the test recordings are the same."""
-    values = published_values(about["dataset"], task)
+    values = published_values(described["dataset"], task)
     if not values:
         return []
-    fractions = sorted({fraction for value in values for fraction in value.auc})
-    head = ["model", "way", *(f"{fraction:.0%} of labels" for fraction in fractions)]
-    head += ["trained on", "signals", "test recordings seen", "split", "source"]
+    models: dict[tuple[str, str], dict[str, PublishedValue]] = {}
+    for value in values:
+        models.setdefault((value.model, value.source), {})[value.way] = value
+    ways = [way for way in PUBLISHED_WAYS if any(way in by_way for by_way in models.values())]
+    head = ["model", *ways, "trained on", "signals", "test recordings seen", "split", "source"]
     sources = list(dict.fromkeys(value.source for value in values))
-    body = [
-        [
-            value.model,
-            value.way,
-            *(_decimals(value.auc.get(fraction)) for fraction in fractions),
-            *(value.trained_on, value.signals, value.seen, value.split, str(1 + sources.index(value.source))),
-        ]
-        for value in values
-    ]
+    body = []
+    for (model, source), by_way in models.items():
+        about = next(iter(by_way.values()))
+        facts = (about.trained_on, about.signals, about.seen, about.split, str(1 + sources.index(source)))
+        body.append([model, *(_published_cell(by_way.get(way)) for way in ways), *facts])
     notes = [f"({number}) {source}" for number, source in enumerate(sources, start=1)]
-    text = ["Published macro AUC of other models:\n", _table(head, body), f"Sources: {'; '.join(notes)}.\n"]
+    text = [
+        "Published macro AUC of other models; three values are of 1, 10 and 100 % of the labels:\n",
+        _table(head, body),
+        f"Sources: {'; '.join(notes)}.\n",
+    ]
     comparable = [value for value in values if value.is_comparable and value.way == "linear"]
-    if about["published_split"] and comparable:
+    if described["published_split"] and comparable:
         scored = [line for line in lines if line.features == EMBEDDING and line.value(1.0, "auc") is not None]
         text.append("".join(_comparison(line, comparable) for line in scored))
     return text
@@ -229,8 +232,8 @@ def _comparison(line: _Line, values: Sequence[PublishedValue]) -> str:
     )
 
 
-def _decimals(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f}"
+def _published_cell(value: PublishedValue | None) -> str:
+    return "" if value is None else " / ".join(f"{auc:.3f}" for _, auc in sorted(value.auc.items()))
 
 
 def _cell(row: dict[str, Any] | None, metric: str) -> str:

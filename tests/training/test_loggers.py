@@ -33,6 +33,7 @@ def test_tensorboard(store: Path, tmp_path: Path) -> None:
     assert events.Scalars("validation_loss")[0].value == pytest.approx(lines[-1]["validation_loss"], rel=1e-6)
 
 
+@pytest.mark.slow
 def test_mlflow(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from mlflow import MlflowClient
 

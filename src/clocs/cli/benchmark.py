@@ -44,7 +44,7 @@ def benchmark(
     from clocs.core.options import validate_model
     from clocs.evaluation.benchmark.benchmark import benchmark as run_benchmark
     from clocs.evaluation.benchmark.page import PAGE
-    from clocs.evaluation.benchmark.task_evaluation import LinearOptions
+    from clocs.evaluation.benchmark.task_evaluation import BenchmarkOptions
     from clocs.experiments.grid import TaskOutcome
 
     def report(done: TaskOutcome) -> None:
@@ -55,7 +55,7 @@ def benchmark(
 
     values = {"label_fractions": label_fraction, "selections": selection}
     options = validate_model(
-        LinearOptions, {name: value for name, value in values.items() if value is not None}, "benchmark"
+        BenchmarkOptions, {name: value for name, value in values.items() if value is not None}, "benchmark"
     )
     result = run_benchmark(
         encoders or [],

@@ -11,9 +11,9 @@ import clocs
 from clocs.core.errors import ConfigError
 from clocs.evaluation.benchmark import benchmark as module
 from clocs.evaluation.benchmark.cells import Way
-from clocs.evaluation.benchmark.task_evaluation import LinearOptions
+from clocs.evaluation.benchmark.task_evaluation import BenchmarkOptions
 
-QUICK = LinearOptions(label_fractions=(1.0,), selections=("validation",), replicates=100)
+QUICK = BenchmarkOptions(label_fractions=(1.0,), selections=("validation",), replicates=100)
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def test_an_unknown_encoder_is_refused_before_any_work(stores: Path, tmp_path: P
 
 
 def test_cells_of_every_way() -> None:
-    options = LinearOptions(replicates=200)
+    options = BenchmarkOptions(replicates=200)
     encoders = ["clocs-small", "scratch:s4d"]
     ways: tuple[Way, ...] = ("linear", "attentive", "fine-tuned")
     cells = list(module._cells(encoders, [("made-up", "pair")], ways, options, 7))
@@ -61,14 +61,14 @@ def test_cells_of_every_way() -> None:
 
 
 def test_chosen_selections_apply_to_trained_networks() -> None:
-    options = LinearOptions(selections=("cross-validation",))
+    options = BenchmarkOptions(selections=("cross-validation",))
     cell, _ = module._cells(["scratch:resnet"], [("made-up", "pair")], (), options)
     assert cell.options.selections == ("cross-validation",)
 
 
 def test_networks_are_trained_on_some_tasks_only() -> None:
     tasks = [("made-up", "pair"), ("made-up", "many")]
-    cells = module._cells(["scratch:resnet"], tasks, (), LinearOptions(), trained_tasks={tasks[0]})
+    cells = module._cells(["scratch:resnet"], tasks, (), BenchmarkOptions(), trained_tasks={tasks[0]})
     assert [(cell.encoder, cell.task) for cell in cells] == [("scratch:resnet", "pair"), ("", "pair"), ("", "many")]
 
 

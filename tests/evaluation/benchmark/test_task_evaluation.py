@@ -10,11 +10,11 @@ import pytest
 import clocs
 from clocs.core.errors import ConfigError
 from clocs.evaluation.benchmark.recording_features import RecordingFeatures
-from clocs.evaluation.benchmark.task_evaluation import LinearOptions, evaluate_task
+from clocs.evaluation.benchmark.task_evaluation import BenchmarkOptions, evaluate_task
 from clocs.store.store import Store
 from clocs.store.task_targets import task_targets
 
-QUICK = LinearOptions(label_fractions=(0.1, 1.0), replicates=100)
+QUICK = BenchmarkOptions(label_fractions=(0.1, 1.0), replicates=100)
 
 
 @pytest.fixture(scope="module")
@@ -50,14 +50,14 @@ def test_a_row_for_each_fraction_and_selection(store: Store) -> None:
 
 
 def test_features_without_signal_are_near_chance(store: Store) -> None:
-    options = LinearOptions(label_fractions=(1.0,), selections=("validation",), replicates=100)
+    options = BenchmarkOptions(label_fractions=(1.0,), selections=("validation",), replicates=100)
     (row,) = evaluate_task(features_of(store, 0.0), store, store.split(), task_targets(store, "rhythm"), options)
     assert 0.3 < row["scores"]["recording"]["macro"]["auc"]["value"] < 0.7
 
 
 def test_test_recordings_change_neither_model_nor_thresholds(store: Store) -> None:
     """A signal that only test recordings have must not be found."""
-    targets, options = task_targets(store, "rhythm"), LinearOptions(label_fractions=(1.0,), replicates=100)
+    targets, options = task_targets(store, "rhythm"), BenchmarkOptions(label_fractions=(1.0,), replicates=100)
     plain, planted = features_of(store, 1.0), features_of(store, 1.0)
     test = store.split().mask("test")
     planted["embedding"].values[test, -1] = 100 * targets.truth[test, 0]
@@ -75,13 +75,13 @@ def test_a_regression_is_scored_by_its_error(store: Store) -> None:
     targets = task_targets(store, "age")
     age = np.nan_to_num(targets.values).astype(np.float32)[:, None]
     features = {"embedding": RecordingFeatures(age, np.ones(len(store), np.int64), ("II",))}
-    options = LinearOptions(label_fractions=(1.0,), selections=("validation",), replicates=100)
+    options = BenchmarkOptions(label_fractions=(1.0,), selections=("validation",), replicates=100)
     (row,) = evaluate_task(features, store, store.split(), targets, options)
     assert row["scores"]["recording"]["macro"]["mae"]["value"] < 0.1
 
 
 def test_an_impossible_selection_is_stated(store: Store) -> None:
-    options = LinearOptions(label_fractions=(0.001,), selections=("cross-validation",), replicates=100)
+    options = BenchmarkOptions(label_fractions=(0.001,), selections=("cross-validation",), replicates=100)
     (row,) = evaluate_task(features_of(store, 5.0), store, store.split(), task_targets(store, "rhythm"), options)
     assert "cross-validation needs at least two labelled patients" in row["not_possible"]
 

@@ -12,7 +12,7 @@ from clocs.core.errors import ConfigError
 from clocs.evaluation.benchmark import recording_training
 from clocs.evaluation.benchmark.embedders import Embedder, Mask
 from clocs.evaluation.benchmark.recording_training import TrainingOptions
-from clocs.evaluation.benchmark.task_evaluation import LinearOptions
+from clocs.evaluation.benchmark.task_evaluation import BenchmarkOptions
 from clocs.evaluation.benchmark.trained_evaluation import (
     TrainedWayInputs,
     evaluate_trained,
@@ -23,7 +23,7 @@ from clocs.signals.resampling import Floats
 from clocs.store.store import Store
 from clocs.store.task_targets import task_targets
 
-OPTIONS = LinearOptions(label_fractions=(1.0,), selections=("validation",), replicates=100)
+OPTIONS = BenchmarkOptions(label_fractions=(1.0,), selections=("validation",), replicates=100)
 TRAINING = TrainingOptions(max_epochs=4, learning_rate=0.02)
 
 
@@ -87,7 +87,7 @@ def test_test_recordings_change_nothing_but_their_own_scores(
 
 
 def test_too_few_labels_are_reported_in_the_row(store: Store, attentive: TrainedWayInputs, tmp_path: Path) -> None:
-    options = LinearOptions(label_fractions=(0.05,), selections=("validation",), replicates=100)
+    options = BenchmarkOptions(label_fractions=(0.05,), selections=("validation",), replicates=100)
     targets = task_targets(store, "rhythm")
     (row,) = evaluate_trained(attentive, store, store.split(), targets, options, TRAINING, runs=tmp_path)
     assert "too few" in row["not_possible"]

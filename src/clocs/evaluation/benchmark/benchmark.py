@@ -16,7 +16,7 @@ from clocs.evaluation.benchmark.cells import RANDOM_KERNELS, BenchmarkCell, Cont
 from clocs.evaluation.benchmark.page import RESULTS, write_pages
 from clocs.evaluation.benchmark.scratch_networks import SCRATCH
 from clocs.evaluation.benchmark.summary import summarize
-from clocs.evaluation.benchmark.task_evaluation import PROTOCOL, LinearOptions
+from clocs.evaluation.benchmark.task_evaluation import PROTOCOL, BenchmarkOptions
 from clocs.evaluation.benchmark.trained_evaluation import TrainedWay, trained_fractions, training_options
 from clocs.experiments.grid import TaskOutcome, run_grid
 from clocs.experiments.workspace import Workspace
@@ -47,7 +47,7 @@ def benchmark(
     tasks: Sequence[str] = (),
     ways: Sequence[Way] = ("linear",),
     trained_tasks: Sequence[str] = (),
-    options: LinearOptions | None = None,
+    options: BenchmarkOptions | None = None,
     max_epochs: int | None = None,
     engine: engines.Engine = "serial",
     workers: int = 1,
@@ -83,11 +83,11 @@ def benchmark(
         ConfigError: There is no such store, task or encoder.
 
     Example:
-        >>> from clocs.evaluation.benchmark.task_evaluation import LinearOptions
+        >>> from clocs.evaluation.benchmark.task_evaluation import BenchmarkOptions
         >>> made_up = {"num_records": 60, "leads": 1, "seconds": 5}
         >>> store = clocs.ingest("synthetic", None, "stores/synthetic", options=made_up)
         >>> split = clocs.split(store)
-        >>> options = LinearOptions(label_fractions=(1.0,), selections=("validation",), replicates=100)
+        >>> options = BenchmarkOptions(label_fractions=(1.0,), selections=("validation",), replicates=100)
         >>> result = clocs.benchmark([], "stores", "out", tasks=["synthetic:rhythm"], options=options)
         >>> [row["encoder"]["name"] for row in result.rows]
         ['random kernels']
@@ -97,7 +97,7 @@ def benchmark(
     chosen = list(_chosen_tasks(Path(stores), tasks))
     names = [os.fspath(encoder) for encoder in encoders]
     trained = set(_chosen_tasks(Path(stores), trained_tasks)) if trained_tasks else None
-    cells = list(_cells(names, chosen, ways, options or LinearOptions(), max_epochs, trained))
+    cells = list(_cells(names, chosen, ways, options or BenchmarkOptions(), max_epochs, trained))
     for cell in cells:
         workspace.name(cell)  # raises early if an encoder or a split is missing
     summary = run_grid(cells, workspace, run_cell, engine=engine, workers=workers, progress=progress)
@@ -126,7 +126,7 @@ def _cells(
     encoders: Sequence[str],
     tasks: Iterable[tuple[str, str]],
     ways: Sequence[Way],
-    options: LinearOptions,
+    options: BenchmarkOptions,
     max_epochs: int | None = None,
     trained_tasks: Collection[tuple[str, str]] | None = None,
 ) -> Iterator[BenchmarkCell]:

@@ -14,7 +14,7 @@ from clocs.evaluation.benchmark.random_kernels import random_kernels
 from clocs.evaluation.benchmark.recording_features import RecordingFeatures, recording_features
 from clocs.evaluation.benchmark.recording_training import TrainingOptions
 from clocs.evaluation.benchmark.scratch_networks import SCRATCH, scratch_embedder
-from clocs.evaluation.benchmark.task_evaluation import PROTOCOL, LinearOptions, evaluate_task
+from clocs.evaluation.benchmark.task_evaluation import PROTOCOL, BenchmarkOptions, evaluate_task
 from clocs.evaluation.benchmark.trained_evaluation import (
     TrainedWay,
     TrainedWayInputs,
@@ -50,7 +50,7 @@ class BenchmarkCell(Cell):
     """Name of the store in the folder of stores."""
     task: str
     """Name of the task."""
-    options: LinearOptions = LinearOptions()
+    options: BenchmarkOptions = BenchmarkOptions()
     """Label fractions, selections and bootstrap replicates."""
     way: Way = "linear"
     """Way of evaluation."""

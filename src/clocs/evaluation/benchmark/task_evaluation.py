@@ -36,11 +36,11 @@ Selection = Literal["validation", "cross-validation"]
 Bools = npt.NDArray[np.bool_]
 
 
-class LinearOptions(BaseModel):
-    """Options of a linear evaluation.
+class BenchmarkOptions(BaseModel):
+    """Label fractions, selections and replicates of a benchmark.
 
     Example:
-        >>> LinearOptions(label_fractions=(1.0,)).selections
+        >>> BenchmarkOptions(label_fractions=(1.0,)).selections
         ('validation', 'cross-validation')
     """
 
@@ -77,7 +77,7 @@ def evaluate_task(
     store: Store,
     split: Split,
     targets: TaskTargets,
-    options: LinearOptions | None = None,
+    options: BenchmarkOptions | None = None,
     *,
     solver: Solver = "logistic",
 ) -> list[dict[str, Any]]:
@@ -101,7 +101,7 @@ def evaluate_task(
     Raises:
         ConfigError: A part of the split has no recording of the task.
     """
-    options = options or LinearOptions()
+    options = options or BenchmarkOptions()
     problem = task_problem(store, split, targets)
     rows = []
     for name, values in _feature_sets(features, split.mask("train")):
@@ -113,13 +113,13 @@ def evaluate_task(
     return rows
 
 
-def label_fractions(options: LinearOptions, targets: TaskTargets) -> list[float]:
+def label_fractions(options: BenchmarkOptions, targets: TaskTargets) -> list[float]:
     """Return the label fractions that are evaluated for a task."""
     many_classes = len(targets.classes) > MAX_CLASSES_OF_FEW_LABELS
     return [fraction for fraction in options.label_fractions if not (many_classes and fraction < FEW_LABELS)]
 
 
-def selections(options: LinearOptions, fraction: float) -> tuple[Selection, ...]:
+def selections(options: BenchmarkOptions, fraction: float) -> tuple[Selection, ...]:
     """Return the selections of a label fraction. With all labels those of the validation part are known as well."""
     return ("validation",) if fraction == 1 and "validation" in options.selections else options.selections
 
@@ -177,7 +177,7 @@ def _fit_draws(
 
 
 def _scored(
-    fitted: list[tuple[LinearProbe, int]] | str, values: Floats, problem: TaskProblem, options: LinearOptions
+    fitted: list[tuple[LinearProbe, int]] | str, values: Floats, problem: TaskProblem, options: BenchmarkOptions
 ) -> dict[str, Any]:
     if isinstance(fitted, str):
         return {"not_possible": fitted}

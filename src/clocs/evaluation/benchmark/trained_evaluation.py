@@ -29,7 +29,7 @@ from clocs.evaluation.benchmark.recording_training import (
 from clocs.evaluation.benchmark.scratch_networks import SCRATCH, find_network
 from clocs.evaluation.benchmark.task_evaluation import (
     NUM_DRAWS,
-    LinearOptions,
+    BenchmarkOptions,
     Selection,
     TaskProblem,
     label_fractions,
@@ -75,7 +75,7 @@ def training_options(way: TrainedWay, encoder: str) -> TrainingOptions:
     return TRAINING[way]
 
 
-def trained_fractions(encoder: str, options: LinearOptions) -> tuple[float, ...]:
+def trained_fractions(encoder: str, options: BenchmarkOptions) -> tuple[float, ...]:
     """Return the label fractions that an encoder is trained on: all labels alone for a slow network from scratch."""
     is_slow = encoder.startswith(SCRATCH) and find_network(encoder).needs_all_labels
     return (1.0,) if is_slow and 1.0 in options.label_fractions else options.label_fractions
@@ -132,7 +132,7 @@ def evaluate_trained(
     store: Store,
     split: Split,
     targets: TaskTargets,
-    options: LinearOptions,
+    options: BenchmarkOptions,
     training: TrainingOptions,
     *,
     runs: Path,

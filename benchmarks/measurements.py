@@ -12,7 +12,6 @@ Chapman's training part were used to choose constants, even records and the test
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -50,8 +49,6 @@ RHYTHM_GROUPS = {
     "SVT": ("SVT", "AT", "AVNRT", "AVRT", "SAAWR"),
 }
 """Rhythms of Chapman by group. In Chapman, AF is atrial flutter."""
-CHAPMAN_STRIDE = int(os.environ.get("CHAPMAN_STRIDE", "1"))
-"""Every n-th recording of Chapman's test part is measured."""
 WINDOW = 0.15
 """Seconds within which a detected beat matches a beat of MIT-BIH."""
 
@@ -109,7 +106,7 @@ def chapman(twelve: Path, store: Path) -> dict[str, Any]:
     """Compare with the values of the device on Chapman's test part, by rhythm."""
     opened = clocs.open_store(store)
     stated = chapman_values(twelve / "chapman")
-    rows = np.flatnonzero(opened.split("default").mask("test"))[::CHAPMAN_STRIDE]
+    rows = np.flatnonzero(opened.split("default").mask("test"))
     measured, rhythms, device = [], [], []
     spent = 0.0
     for row in rows:
@@ -121,7 +118,6 @@ def chapman(twelve: Path, store: Path) -> dict[str, Any]:
         rhythms.append(stated[recording.record_id]["Rhythm"])
     found: dict[str, Any] = {
         "recordings": len(rows),
-        "stride": CHAPMAN_STRIDE,
         "processor_ms": 1000 * spent / len(rows),
     }
     kinds = np.array(rhythms)

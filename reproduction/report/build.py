@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from clocs.core.errors import ConfigError
 from clocs.core.files import write_bytes
+from clocs.evaluation.benchmark import page as benchmark
 from reproduction.report.beyond_page import beyond_page
 from reproduction.report.encoders_page import encoders_page
 from reproduction.report.estimates import Estimates
@@ -38,6 +40,8 @@ def make_report(results: Path, out: Path, pages: Sequence[Path] = ()) -> tuple[P
         search_page(estimates.results),
     )
     texts = {out / f"{page.name}.md": markdown(page) for page in made}
+    if (rows := results / benchmark.RESULTS).exists():
+        texts[out / benchmark.PAGE] = benchmark.make_page(json.loads(_read(rows))["rows"])
     for path, text in marked.items():
         texts[path] = fill(text, estimates, path.name)
     for path, text in texts.items():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -115,9 +113,3 @@ def test_published_values_are_compared_on_the_same_folds_only() -> None:
     elsewhere = make_page(summarize([made]))
     assert "another split, raw signals" in elsewhere
     assert "is above" not in elsewhere
-
-
-def test_the_documented_tables_are_made_from_the_committed_results() -> None:
-    results = Path(__file__).parents[3] / "docs" / "results"
-    rows = json.loads((results / "benchmark.json").read_text())["rows"]
-    assert (results / "benchmark.md").read_text() == make_page(rows)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from clocs.evaluation.probe import probe as probe
     from clocs.formats import read as read
     from clocs.formats.writing import write as write
+    from clocs.inference.batch import classify_all as classify_all
     from clocs.inference.pretrained import load_encoder as load_encoder
     from clocs.inference.transformer import EcgEmbedder as EcgEmbedder
     from clocs.measurements.measurements import measure as measure
@@ -66,6 +67,7 @@ _EXPORTS = {
     "DATASETS": "clocs.datasets:DATASETS",
     "download": "clocs.datasets.download:download",
     "plot": "clocs.drawing.ecg_paper:draw_recording",
+    "classify_all": "clocs.inference.batch:classify_all",
     "load_encoder": "clocs.inference.pretrained:load_encoder",
     "EcgEmbedder": "clocs.inference.transformer:EcgEmbedder",
     "read": "clocs.formats:read",

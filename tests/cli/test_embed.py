@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from clocs.core.files import write_bytes
+from clocs.core.sources import open_source
 from clocs.inference.pretrained import load_encoder
 from clocs.training.shipped import DEFAULT_ENCODER
 from tests.cli.conftest import Command
 from tests.inference.conftest import make_classifier, make_encoder
 
 RECORDS = "ptbxl/records500/00000"
+CHAPMAN_FILE = "chapman/ECGDataDenoised/MUSE_20180111_155115_19000.csv"
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +64,7 @@ def test_json_is_one_object_and_writes_nothing_else(
 
 
 def test_classes_are_printed_with_their_track_record(command: Command, originals: Path, folder: Path) -> None:
-    file = originals / "chapman" / "ECGDataDenoised" / "MUSE_20180111_155115_19000.csv"
+    file = originals / CHAPMAN_FILE
     out, _ = command("classify", file, "--encoder", folder)
     best = load_encoder(folder).classify(file).classes[0]
     line = next(line for line in out.splitlines() if f" {best.name} " in line)
@@ -72,6 +76,21 @@ def test_classes_are_printed_with_their_track_record(command: Command, originals
     result = json.loads(command("classify", file, "--encoder", folder, "--json")[0])
     assert result["classes"][0]["probability"] == pytest.approx(best.probability)
     assert result["classes"][0]["validation"]["count"] in (10, 40)
+
+
+def test_a_folder_becomes_a_table(command: Command, originals: Path, folder: Path, tmp_path: Path) -> None:
+    source = tmp_path / "ward"
+    write_bytes(source / "19000.csv", open_source(originals).read(CHAPMAN_FILE))
+    out, _ = command("classify", source, "--encoder", folder, "--out", "classes.csv")
+    assert out.endswith("For research use only. Not a medical device.\n")
+    (row,) = csv.DictReader((tmp_path / "classes.csv").open())
+    best = load_encoder(folder).classify(originals / CHAPMAN_FILE).classes[0]
+    assert float(row[f"probability_{best.name}"]) == pytest.approx(best.probability)
+    result = json.loads(command("classify", source, "--encoder", folder, "--out", "classes.csv", "--json")[0])
+    assert result == {"out": "classes.csv", "recordings": 1, "without_classes": 0}
+    assert "--out" in command("classify", source, "--encoder", folder, code=1)[1]
+    file = source / "19000.csv"
+    assert "not a folder" in command("classify", file, "--encoder", folder, "--out", "classes.csv", code=1)[1]
 
 
 def test_mistakes_are_messages(command: Command, originals: Path, folder: Path) -> None:

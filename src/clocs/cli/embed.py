@@ -120,19 +120,77 @@ def _embed_files(
 
 
 def classify(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="An ECG file.")],
+    source: Annotated[
+        Path, typer.Argument(metavar="FILE|FOLDER|STORE", help="An ECG file, a folder or zip of them, or a store.")
+    ],
     encoder: EncoderName = DEFAULT_ENCODER,
     classifier: Annotated[
         str | None,
         typer.Option(help="Use this classifier of the encoder. Default: the first one that fits leads of the file."),
     ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Write this table of a folder or store: .csv or .parquet.")
+    ] = None,
+    key: Annotated[
+        Path | None, typer.Option("--key", help="Name the rows of the table by pseudonyms of this key file.")
+    ] = None,
     device: Device = None,
+    workers: Annotated[int, typer.Option(min=1, help="Use this number of worker processes for a folder or store.")] = 1,
+    engine: Engine = None,
     as_json: AsJson = False,
 ) -> None:
     """Estimate the probability of each class of an encoder's classifier. Research use only, not a diagnosis.
 
     Uses the largest set of leads that the classifier and the file have in common: all twelve, six limb leads, I or II.
+
+    For a folder or a store, writes a table with measurements and classes, one row per recording. A row without classes
+    has the reason. An interrupted command continues where it stopped.
     """
+    if source.is_dir() or source.suffix.lower() == ".zip":
+        _classify_all(source, encoder, classifier, out, key, device, workers, engine, as_json)
+    elif out is not None or key is not None:
+        raise ConfigError(f"{source} is not a folder. --out and --key are for a folder, a zip archive or a store.")
+    else:
+        _classify_file(source, encoder, classifier, device, as_json)
+
+
+def _classify_all(
+    source: Path,
+    encoder: str,
+    classifier: str | None,
+    out: Path | None,
+    key: Path | None,
+    device: str | None,
+    workers: int,
+    engine: EngineName | None,
+    as_json: bool,
+) -> None:
+    from clocs.inference.batch import classify_all
+    from clocs.inference.report import NOTICE
+
+    if out is None:
+        raise ConfigError(f"{source} is a folder. Pass the new table with --out, for example --out classes.csv.")
+    with progress_bar("recordings") as advance:
+        made = classify_all(
+            source,
+            out,
+            encoder=encoder,
+            classifier=classifier,
+            key=key,
+            device=device,
+            engine=engine.value if engine else None,
+            workers=workers,
+            progress=lambda done, refused: advance(done, None, f"{refused} without classes"),
+        )
+    counts = {"recordings": made.recordings, "without_classes": len(made.withheld)}
+    if as_json:
+        typer.echo(json.dumps({"out": str(out), **counts}))
+        return
+    print_table([str(out), "recordings"], [("in", made.recordings), ("without classes", len(made.withheld))])
+    typer.echo(NOTICE)
+
+
+def _classify_file(file: Path, encoder: str, classifier: str | None, device: str | None, as_json: bool) -> None:
     from clocs.inference.classification import format_set
     from clocs.inference.pretrained import load_encoder
 

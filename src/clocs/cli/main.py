@@ -32,7 +32,7 @@ INTERRUPTED = 130
 """Exit code of typer after a KeyboardInterrupt, which ``app()`` does not raise."""
 RESUMABLE: Final = {
     *("ingest", "deidentify", "download", "withdraw", "compact", "prune"),
-    *("pretrain", "finetune", "benchmark", "embed"),
+    *("pretrain", "finetune", "benchmark", "embed", "classify"),
 }
 """Commands that continue where they stopped when they are called again."""
 

@@ -1,6 +1,6 @@
 """Marked blocks of Markdown pages, which are filled from the results.
 
-A block is ``<!-- results:paper -->`` ... ``<!-- /results -->``, on separate lines or within a sentence.
+A block is ``<!-- results:learning -->`` ... ``<!-- /results -->``, on separate lines or within a sentence.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 from clocs.core.errors import ConfigError
 from reproduction.paper_numbers import SOURCES
-from reproduction.report.beyond_page import encoder_table
+from reproduction.report.benchmark_summary import benchmark_text
 from reproduction.report.encoders_page import (
     audit_table,
     audit_text,
@@ -26,7 +26,7 @@ from reproduction.report.encoders_page import (
 from reproduction.report.estimates import Estimates
 from reproduction.report.gallery import FOLDER
 from reproduction.report.page import Table
-from reproduction.report.paper_tables import readme_table, table1
+from reproduction.report.paper_tables import table1
 from reproduction.report.pretrainings import learning_figures, pretraining_table
 from reproduction.report.rendering import markdown_table
 from reproduction.report.results import Results
@@ -56,16 +56,6 @@ def _content(block: str, estimates: Estimates, name: str) -> str:
     return BLOCKS[block](estimates)
 
 
-def _first_columns(made: Callable[[Estimates], Table], columns: int) -> Callable[[Estimates], str]:
-    """Return a function that formats the first columns of a table."""
-
-    def filled(estimates: Estimates) -> str:
-        table = made(estimates)
-        return markdown_table(Table(table.titles[:columns], tuple(row[:columns] for row in table.rows)))
-
-    return filled
-
-
 def _complete(made: Callable[[Results], Table]) -> Callable[[Estimates], str]:
     """Return a function that formats a complete table."""
     return lambda estimates: markdown_table(made(estimates.results))
@@ -88,10 +78,9 @@ def _text_and_table(
 
 
 BLOCKS: Final[dict[str, Callable[[Estimates], str]]] = {
-    "paper": lambda estimates: markdown_table(readme_table(estimates)),
+    "benchmark": lambda estimates: benchmark_text(estimates.results),
     "table1-chapman": lambda estimates: markdown_table(table1(estimates, "chapman", "frame")),
     "learning": _learning,
-    "recommended": _first_columns(encoder_table, 4),
     "encoders-linear": _complete(linear_table),
     **{f"neighbours-{dataset}": _text_and_table(neighbours_text, neighbours_table, dataset) for dataset in SOURCES},
     "neighbours-classes": _complete(classes_table),

@@ -18,7 +18,7 @@ from reproduction.experiments import (
     linear,
     variant,
 )
-from reproduction.paper_numbers import SOURCES, Method, paper, results
+from reproduction.paper_numbers import Method, paper, results
 from reproduction.report.costs import not_done, not_pretrained, planned_seeds
 from reproduction.report.estimates import CHOICES, Estimates, Mean, Seeded
 from reproduction.report.page import (
@@ -38,7 +38,6 @@ ALL_METHODS: Final[tuple[Method, ...]] = (
     *("random", "supervised", "mtssl", "byol"),
     *("simclr", "cmsc", "cmlc", "cmsmlc"),
 )
-README_METHODS: Final[tuple[Method, ...]] = ("cmsc", "cmsmlc", "simclr", "random")
 WITHOUT_PRETRAINING: Final = (RANDOM_WEIGHTS, SUPERVISED)
 """Rows of table 1 without a pre-training, for which there is one encoder."""
 
@@ -140,20 +139,3 @@ def variants_table(estimates: Estimates, level: Level) -> Table:
 def variant_difference(estimates: Estimates, cell: Seeded, base: Seeded, level: Level) -> Interval | None:
     """Return the difference of a variant from CMSC, by the encoder of the lowest loss. None for CMSC itself."""
     return None if cell is base else estimates.difference(estimates.runs(cell), estimates.runs(base), level)
-
-
-def readme_table(estimates: Estimates) -> Table:
-    """Return four methods of table 1, per frame, by the encoder of the lowest loss."""
-    rows = []
-    for method in README_METHODS:
-        entries = []
-        for dataset in SOURCES:
-            cell = partial(linear, method, dataset)
-            mean = estimates.auc(cell, "frame")
-            ours = not_pretrained(estimates.results, cell) if mean is None else Entry(mean_text(mean), _seeds(mean))
-            entries += [ours, Entry(printed(1, method, dataset, dataset))]
-        rows.append((Entry(METHOD_NAMES[method]), *entries))
-    titles = [
-        title for dataset in SOURCES for title in (DATASET_NAMES[dataset], f"{DATASET_NAMES[dataset]}, the paper")
-    ]
-    return Table(("", *titles), tuple(rows))

@@ -1,0 +1,75 @@
+"""A small table of the benchmark, for the README."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from clocs.evaluation.benchmark.page import RESULTS
+from clocs.evaluation.benchmark.published_values import published_values
+from reproduction.report.page import DASH, Entry, Table
+from reproduction.report.rendering import markdown_table
+from reproduction.report.results import Results
+
+TASKS: Final = {
+    ("ptbxl", "super"): "PTB-XL, superclasses",
+    ("physionet2020", "cpsc2018"): "CPSC 2018, nine findings",
+    ("chapman", "chapman-rhythm"): "Chapman, nine rhythms",
+}
+FRACTIONS: Final = (0.01, 0.1, 1.0)
+EMBEDDING: Final = "embedding"
+
+Row = tuple[Entry, ...]
+
+
+def benchmark_text(results: Results) -> str:
+    """Return the table of linear probes on frozen embeddings, or a sentence if there are no results."""
+    path = results.folder / RESULTS
+    cells = json.loads(path.read_bytes())["rows"] if path.exists() else []
+    rows = [row for key in TASKS for row in _task_rows(key, cells)]
+    if not rows:
+        return "The benchmark is not done yet."
+    return markdown_table(
+        Table(("macro AUC", "encoder", *(f"{part:.0%} of labels" for part in FRACTIONS)), tuple(rows))
+    )
+
+
+def _task_rows(key: tuple[str, str], cells: list[Any]) -> Iterator[Row]:
+    """Return the rows of a task: the encoders, the best control with any features, and the best published probe."""
+    scored = [
+        (cell["encoder"]["name"], bool(cell["cell"].get("control")), features, values)
+        for cell in cells
+        if (cell["cell"]["dataset"], cell["cell"]["task"]) == key and cell["cell"].get("way", "linear") == "linear"
+        for features, values in _by_features(cell).items()
+    ]
+    chosen = [
+        (f"`{name}`", values) for name, control, features, values in scored if not control and features == EMBEDDING
+    ]
+    controls = [(name, values) for name, control, _, values in scored if control and 1.0 in values]
+    if controls:
+        name, values = max(controls, key=lambda item: item[1][1.0]["value"])
+        chosen.append((f"best control: {name}", values))
+    for number, (name, values) in enumerate(chosen):
+        task = Entry(TASKS[key] if number == 0 else "")
+        yield (task, Entry(name), *(_entry(values.get(fraction)) for fraction in FRACTIONS))
+    published = [value for value in published_values(*key) if value.way == "linear"] if chosen else []
+    if published:
+        best = max(published, key=lambda value: value.auc[1.0])
+        where = "same folds" if best.is_comparable else "another split"
+        name = f"best published: {best.model}, {where}"
+        auc = (f"{best.auc[fraction]:.3f}" if fraction in best.auc else DASH for fraction in FRACTIONS)
+        yield (Entry(""), Entry(name), *map(Entry, auc))
+
+
+def _by_features(cell: Mapping[str, Any]) -> dict[str, dict[float, dict[str, float]]]:
+    """Return the AUC by features and label fraction."""
+    found: dict[str, dict[float, dict[str, float]]] = {}
+    for row in cell["rows"]:
+        if row["selection"] == "validation" and "macro" in row:
+            found.setdefault(row["features"], {})[row["label_fraction"]] = row["macro"]["auc"]
+    return found
+
+
+def _entry(auc: Mapping[str, float] | None) -> Entry:
+    return Entry(DASH) if auc is None else Entry(f"{auc['value']:.3f}", f"{auc['low']:.3f} to {auc['high']:.3f}")

@@ -15,9 +15,18 @@ author = "The clocs contributors"
 project_copyright = author
 version = release = __version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon"]
-exclude_patterns = ["_build", "_templates"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon"]
+exclude_patterns = ["_build", "_templates", "**/.ipynb_checkpoints"]
 templates_path = ["_templates"]
+
+# Tutorials run in a temporary folder each. An error in a cell is an error of the build.
+nb_execution_mode = "cache"
+nb_execution_in_temp = True
+nb_execution_raise_on_error = True
+nb_execution_timeout = 600
+nb_merge_streams = True
+os.environ.pop("MPLBACKEND", None)  # kernels choose the one that draws into pages
+os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence", "deflist"]
@@ -27,12 +36,19 @@ autodoc_class_signature = "separated"
 autodoc_default_options = {"members": True, "undoc-members": True, "exclude-members": "model_config, __new__, __init__"}
 
 html_theme = "pydata_sphinx_theme"
+html_static_path = ["_static"]
+html_css_files = ["clocs.css"]
+html_favicon = "images/favicon.svg"
 html_title = f"clocs {release}"
 html_theme_options = {
     "show_prev_next": True,
     "navigation_with_keys": False,
     "secondary_sidebar_items": ["page-toc"],
-    "navbar_center": [],  # all pages stand at the left
+    "navbar_center": [],  # all pages are listed at the left
+    "logo": {"image_light": "images/logo-light.svg", "image_dark": "images/logo-dark.svg", "alt_text": "clocs"},
+    "header_links_before_dropdown": 6,
+    "footer_start": ["copyright"],
+    "footer_end": ["theme-version"],
 }
 repository_url = os.environ.get("CLOCS_REPOSITORY_URL", "").rstrip("/")  # see hatch_build.py
 if repository_url:

@@ -15,6 +15,7 @@ import pytest
 import clocs
 from clocs.signals.leads import STANDARD_LEADS
 from clocs.training.encoder_folder import read_config
+from tests import forked
 from tests.conftest import ROOT
 from tests.inference.conftest import make_classifier, make_twelve_leads
 from tests.without_torch import TRAIN
@@ -32,8 +33,8 @@ def without(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def run(environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    """Run Python in a process that is forked from one in this environment."""
+    return forked.run(*arguments, env=environment, imported=("clocs.cli.main",))
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +52,8 @@ def used(
 ) -> dict[str, tuple[Path, dict[str, Any]]]:
     """What a process without torch did with both encoders: by name, the folder and what was found."""
     work, names = tmp_path_factory.mktemp("used") / "work", ["clocs-small", str(twelve_leads)]
-    done = run(without, str(ROOT / "tests" / "without_torch.py"), str(work), *names)
+    command = [sys.executable, str(ROOT / "tests" / "without_torch.py"), str(work), *names]
+    done = subprocess.run(command, env=without, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     return {name: (work / str(number), found[name]) for number, name in enumerate(names)}

@@ -221,7 +221,7 @@ def test_features_reach_every_weight_that_pca_leaves() -> None:
     assert all(parameter.grad is not None for parameter in encoder.parameters())
 
 
-@pytest.mark.parametrize("in_channels", [1, 12])
+@pytest.mark.parametrize("in_channels", [pytest.param(1, marks=pytest.mark.slow), 12])
 def test_the_onnx_file_equals_torch(in_channels: int, tmp_path: Path) -> None:
     torch.manual_seed(0)
     encoder = PatchTransformer(in_channels=in_channels, embedding_dim=8, depth=2).eval()

@@ -244,7 +244,7 @@ def exported(encoder: Encoder, folder: Path, num_samples: int) -> onnx.ModelProt
 
 
 @pytest.mark.parametrize(
-    ("in_channels", "pca"), [(1, False), pytest.param(12, False, marks=pytest.mark.slow), (12, True)]
+    ("in_channels", "pca"), [*(pytest.param(number, False, marks=pytest.mark.slow) for number in (1, 12)), (12, True)]
 )
 def test_the_onnx_file_has_constant_kernels_and_equals_torch(in_channels: int, pca: bool, tmp_path: Path) -> None:
     torch.manual_seed(0)

@@ -48,30 +48,38 @@ class Outcome:
         self.slowest = max(self.slowest, more.slowest)
 
 
+Job = tuple[str, int, int]
+"""A kind, the number of its first case, and the number of cases."""
+
+
 def run_cases(
     data: Path, kind: str, first: int, count: int, tmp_path: Path, hang_seconds: int = HANG_SECONDS
 ) -> Outcome:
-    """Read cases in a separate process. The kernel ends it when a case takes too much processor time."""
+    """Read cases of one kind in a separate process, see ``run_jobs``."""
+    return run_jobs(data, [(kind, first, count)], tmp_path, hang_seconds)[kind]
+
+
+def run_jobs(data: Path, jobs: list[Job], tmp_path: Path, hang_seconds: int = HANG_SECONDS) -> dict[str, Outcome]:
+    """Read cases of several kinds in a separate process, and return the outcome of each kind.
+
+    The kernel ends the process when a case takes too much processor time. The kinds that are left have another one.
+    """
     progress = tmp_path / "progress"
-    progress.write_bytes(bytes(8))
-    arguments = [
-        "-m",
-        "tests.faults.reading",
-        str(data),
-        kind,
-        str(first),
-        str(count),
-        str(progress),
-        str(hang_seconds),
-    ]
-    done = forked.run(*arguments, cwd=ROOT, env=os.environ | ALLOCATORS, imported=("tests.faults.reading",))
-    number = int.from_bytes(progress.read_bytes(), "little")
-    if done.returncode:
-        how = "hangs" if done.returncode == -signal.SIGXCPU else f"ends the interpreter ({done.returncode})"
-        return Outcome(failures=[f"{kind} {number}: {how}\n{done.stderr[-2000:]}"])
-    report = json.loads(done.stdout)
-    failures = [f"{kind} {item['number']}: {item['what']}" for item in report["failures"]]
-    return Outcome(report["outcomes"], failures, report["slowest"])
+    found: dict[str, Outcome] = {}
+    while left := jobs[len(found) :]:
+        progress.write_bytes(bytes(8))
+        words = [str(word) for job in left for word in job]
+        arguments = ["-m", "tests.faults.reading", str(data), str(progress), str(hang_seconds), *words]
+        done = forked.run(*arguments, cwd=ROOT, env=os.environ | ALLOCATORS, imported=("tests.faults.reading",))
+        for (kind, _, _), line in zip(left, done.stdout.splitlines(), strict=False):
+            report = json.loads(line)
+            failures = [f"{kind} {item['number']}: {item['what']}" for item in report["failures"]]
+            found[kind] = Outcome(report["outcomes"], failures, report["slowest"])
+        if done.returncode:
+            kind, number = jobs[len(found)][0], int.from_bytes(progress.read_bytes(), "little")
+            how = "hangs" if done.returncode == -signal.SIGXCPU else f"ends the interpreter ({done.returncode})"
+            found[kind] = Outcome(failures=[f"{kind} {number}: {how}\n{done.stderr[-2000:]}"])
+    return found
 
 
 def table(found: dict[str, Outcome]) -> str:

@@ -1,6 +1,8 @@
 """Script: read damaged files and report the outcome. It runs in its own process, so that a crash is detected.
 
-python reading.py DATA KIND FIRST COUNT PROGRESS HANG_SECONDS
+python reading.py DATA PROGRESS HANG_SECONDS KIND FIRST COUNT [KIND FIRST COUNT ...]
+
+Kinds share a process, because its libraries and records are loaded once. A line is printed for each kind.
 """
 
 from __future__ import annotations
@@ -146,19 +148,15 @@ def warm_up(data: Path, kind: str, folder: Path) -> None:
             assert read_case(files, asked(files), folder) == "read"
 
 
-def main() -> None:
-    data, kind, progress = Path(sys.argv[1]), sys.argv[2], sys.argv[5]
-    first, count, hang_seconds = (int(sys.argv[place]) for place in (3, 4, 6))
-    faulthandler.register(signal.SIGXCPU, chain=True)  # an error names the line that hangs
-    warnings.simplefilter("error")
+def read_cases(data: Path, kind: str, first: int, count: int, progress: int, hang_seconds: int) -> dict[str, Any]:
+    """Read cases of one kind. The number of the current case is written to ``progress``, an open file."""
     outcomes: Counter[str] = Counter()
     failures: list[dict[str, Any]] = []
     slowest = 0.0
-    handle = os.open(progress, os.O_WRONLY)
     with tempfile.TemporaryDirectory() as folder:
         warm_up(data, kind, Path(folder))
         for number in range(first, first + count):
-            os.pwrite(handle, number.to_bytes(8, "little"), 0)
+            os.pwrite(progress, number.to_bytes(8, "little"), 0)
             allow_processor_time(hang_seconds)
             try:
                 outcome, seconds = attempt(data, kind, number, Path(folder))
@@ -171,7 +169,17 @@ def main() -> None:
                 failures.append({"number": number, "what": f"{error!r:.300}\n{place}"})
             if len(failures) >= MOST_FAILURES:
                 break
-    print(json.dumps({"outcomes": outcomes, "failures": failures, "slowest": slowest}))
+    return {"outcomes": outcomes, "failures": failures, "slowest": slowest}
+
+
+def main() -> None:
+    data, progress, hang_seconds, *jobs = sys.argv[1:]
+    faulthandler.register(signal.SIGXCPU, chain=True)  # an error names the line that hangs
+    warnings.simplefilter("error")
+    handle = os.open(progress, os.O_WRONLY)
+    for kind, first, count in zip(jobs[::3], jobs[1::3], jobs[2::3], strict=True):
+        found = read_cases(Path(data), kind, int(first), int(count), handle, int(hang_seconds))
+        print(json.dumps(found), flush=True)
 
 
 if __name__ == "__main__":

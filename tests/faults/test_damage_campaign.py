@@ -26,7 +26,7 @@ from tests.faults.damage_campaign import ENVIRONMENT
 @pytest.mark.parametrize(
     ("count", "workers"),
     [
-        (60, 1),
+        (len(KINDS), 1),
         pytest.param(10_000, 2, marks=[pytest.mark.slow, pytest.mark.timeout(10_800)]),
     ],
 )

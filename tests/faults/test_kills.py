@@ -234,17 +234,31 @@ def kill_of_a_worker(ingest: Ingest, store: Path, moment: Moment, choice: random
         assert not partials(store)
 
 
-def test_kills_after_the_first_task(originals: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def after_first_task(originals: Path, tmp_path_factory: pytest.TempPathFactory) -> Ingest:
+    """Return an ingest of several tasks."""
+
     def command(store: Path, workers: int) -> list[str]:
         arguments = ["ludb", f"{originals}/ludb", str(store), "--records-per-shard", "2", "--workers", str(workers)]
         return [sys.executable, str(SCRIPT), *arguments]
 
-    undisturbed = ingest(small_dataset("ludb", 2), f"{originals}/ludb", tmp_path / "undisturbed")
+    undisturbed = ingest(small_dataset("ludb", 2), f"{originals}/ludb", tmp_path_factory.mktemp("undisturbed"))
     assert len(undisturbed.shards) > 2
-    made = Ingest(command, fingerprint(undisturbed.folder))
-    kills(made, tmp_path / "all", 1, "all", receipts(1), random.Random(1))
-    kills(made, tmp_path / "main", 2, "main", receipts(1), random.Random(1))
-    kill_of_a_worker(made, tmp_path / "worker", receipts(1), random.Random(1))
+    return Ingest(command, fingerprint(undisturbed.folder))
+
+
+@pytest.mark.parametrize(
+    ("kill", "workers"), [("main", 2), pytest.param("all", 1, marks=pytest.mark.slow)], ids=["main", "all"]
+)
+def test_kill_after_the_first_task(kill: str, workers: int, after_first_task: Ingest, tmp_path: Path) -> None:
+    """Orphaned workers may still write when the ingest is continued."""
+    assert kills(after_first_task, tmp_path / "store", workers, kill, receipts(1), random.Random(2)) == 1
+
+
+@pytest.mark.slow
+def test_kill_of_a_worker_after_the_first_task(after_first_task: Ingest, tmp_path: Path) -> None:
+    """``tests/store/test_engines.py`` has a worker that kills itself."""
+    kill_of_a_worker(after_first_task, tmp_path / "store", receipts(1), random.Random(1))
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.campaign import FIRST, FULL, HANG_SECONDS, run_cases
+from tests.faults.campaign import FIRST, FULL, HANG_SECONDS, Outcome, run_cases, run_jobs
 from tests.faults.mutating import KINDS, pool
 from tests.faults.reading import read_case
 
@@ -20,6 +20,12 @@ def test_reader_detects_provoked_faults(kind: str, noticed: str, tmp_path: Path)
     outcome = run_cases(tmp_path, kind, 0, 1, tmp_path, hang_seconds=1 if kind == "hang" else HANG_SECONDS)
     assert len(outcome.failures) == 1
     assert noticed in outcome.failures[0]
+
+
+def test_the_next_kind_is_read_after_a_crash(tmp_path: Path) -> None:
+    found = run_jobs(tmp_path, [("crash", 0, 1), ("greedy", 0, 1)], tmp_path)
+    assert "ends the interpreter" in found["crash"].failures[0]
+    assert "MemoryError" in found["greedy"].failures[0]
 
 
 LARGE_QUICK = ("16", "csv", "aecg", "dicom", "edf")
@@ -62,8 +68,8 @@ def test_former_failures_of_the_full_campaign(kind: str, number: int, real_data:
     assert run_cases(real_data, kind, number, 1, tmp_path).failures == []
 
 
-def campaign(data: Path, kind: str, first: int, count: int, tmp_path: Path) -> str:
-    outcome = run_cases(data, kind, first, count, tmp_path)
+def check(outcome: Outcome, kind: str, first: int, count: int) -> str:
+    """Assert that all cases of a kind were read or refused. Return a summary."""
     assert not outcome.failures, "\n".join(outcome.failures)
     assert sum(outcome.counts.values()) == count
     seen = ", ".join(f"{number} {name}" for name, number in sorted(outcome.counts.items()))
@@ -71,9 +77,19 @@ def campaign(data: Path, kind: str, first: int, count: int, tmp_path: Path) -> s
     return f"\nmutations: {count} of {count} read or refused, {cases} ({seen}; slowest {outcome.slowest:.2f} s)"
 
 
+COUNTS = {kind: round(150 * about.share) for kind, about in KINDS.items()}
+
+
+@pytest.fixture(scope="module")
+def outcomes(real_data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
+    """Return the outcomes of all kinds, which are read in one process."""
+    jobs = [(kind, 0, count) for kind, count in COUNTS.items()]
+    return run_jobs(real_data, jobs, tmp_path_factory.mktemp("mutations"))
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_mutations(kind: str, real_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    summary = campaign(real_data, kind, 0, round(150 * KINDS[kind].share), tmp_path)
+def test_mutations(kind: str, outcomes: dict[str, Outcome], capsys: pytest.CaptureFixture[str]) -> None:
+    summary = check(outcomes[kind], kind, 0, COUNTS[kind])
     with capsys.disabled():
         print(summary)
 
@@ -82,6 +98,6 @@ def test_mutations(kind: str, real_data: Path, tmp_path: Path, capsys: pytest.Ca
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("kind", KINDS)
 def test_mutations_in_full(kind: str, real_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    summary = campaign(real_data, kind, FIRST, FULL, tmp_path)
+    summary = check(run_cases(real_data, kind, FIRST, FULL, tmp_path), kind, FIRST, FULL)
     with capsys.disabled():
         print(summary)

@@ -58,13 +58,14 @@ def extract(archive: zipfile.ZipFile, header: str, to: Path) -> Path:
     return to / stem
 
 
+@pytest.mark.parametrize("stride", [5, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("folder", ORIGINALS)
-def test_every_original_record_matches_the_wfdb_package(originals: Path, folder: str, tmp_path: Path) -> None:
+def test_original_records_match_the_wfdb_package(originals: Path, folder: str, stride: int, tmp_path: Path) -> None:
     source = open_source(originals)
     with zipfile.ZipFile(originals) as archive:
         names = headers(archive, f"{folder}/")
         assert len(names) == ORIGINALS[folder]
-        for name in names:
+        for name in names[::stride]:
             assert_same_recording(read_from(source, name), extract(archive, name, tmp_path))
 
 

@@ -55,6 +55,7 @@ def test_it_classifies_a_recording_that_lacks_a_lead_by_a_smaller_set(store: Pat
     assert (whole.leads, lacking.leads) == (STANDARD_LEADS, STANDARD_LEADS[:6])
 
 
+@pytest.mark.slow
 def test_without_lead_dropout_a_missing_lead_is_refused(store: Path, tmp_path: Path) -> None:
     loaded = clocs.load_encoder(published(store, tmp_path))
     with pytest.raises(LeadError, match="'synthetic' needs all twelve leads"):

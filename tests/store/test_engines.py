@@ -20,7 +20,7 @@ from clocs.datasets import DATASETS, Dataset, Entry
 from clocs.datasets.dataset import Options
 from clocs.store.ingest import ingest
 
-TASKS, RECORDS_PER_TASK = 6, 64
+TASKS, RECORDS_PER_TASK = 4, 16
 
 
 def fingerprint(folder: Path) -> dict[str, str]:
@@ -35,7 +35,7 @@ def some(source: Source, options: Options) -> Iterator[Entry]:
 
 def load_or_die(killed: Path, source: Source, entry: Entry, options: Options) -> Recording:
     """Read a recording. The first process within a task kills itself and leaves a file."""
-    if entry.file.endswith("A00150.hea") and not killed.exists():
+    if entry.file.endswith("A00020.hea") and not killed.exists():
         killed.touch()
         os.kill(os.getpid(), signal.SIGKILL)
     return DATASETS.get("physionet2017").load(source, entry, options)

@@ -115,7 +115,7 @@ def test_items_are_batches_without_the_batch_dimension(store: Store) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create 2 worker processes")
-@pytest.mark.parametrize("context", ["fork", "spawn"])
+@pytest.mark.parametrize("context", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_workers_make_the_same_batches(synthetic: Store, context: str) -> None:
     dataset = FrameDataset(
         synthetic, split="default", part="train", leads=("I", "II", "V1"), seconds=2, sampling_rate=100, views=2

@@ -281,15 +281,23 @@ HALF = ("batch_size=32", "max_steps=20", "max_epochs=3", "checkpoint_every=1")
 """An epoch has 16 steps: stopped at step 18, a best encoder is there and a checkpoint after it."""
 
 
-@pytest.fixture
-def unfinished(store: Path, tmp_path: Path) -> tuple[list[str], Path]:
-    """Return the arguments of a run, and its folder after it was stopped at its first epoch."""
-    here = [f"store={store}", f"runs={tmp_path / 'runs'}", *HALF]
+@pytest.fixture(scope="module")
+def stopped(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a run that was stopped after its first epoch."""
+    runs = tmp_path_factory.mktemp("stopped")
     with pytest.raises(StoppedError):
-        clocs.pretrain("cmsc-synthetic", here, progress=stop_at(18))
-    (folder,) = (tmp_path / "runs").iterdir()
+        clocs.pretrain("cmsc-synthetic", [f"store={store}", f"runs={runs}", *HALF], progress=stop_at(18))
+    (folder,) = runs.iterdir()
     assert (folder / "best" / "config.json").exists()
-    return here, folder
+    return folder
+
+
+@pytest.fixture
+def unfinished(stopped: Path, store: Path, tmp_path: Path) -> tuple[list[str], Path]:
+    """Return the arguments of a run, and a copy of its folder after it was stopped."""
+    folder = tmp_path / "runs" / stopped.name
+    shutil.copytree(stopped, folder)
+    return [f"store={store}", f"runs={folder.parent}", *HALF], folder
 
 
 def test_a_finished_run_without_its_encoder_is_refused_with_what_to_delete(

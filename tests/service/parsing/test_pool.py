@@ -253,9 +253,10 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="niceness is raised on Linux only")
 def test_it_starts_where_priority_was_lowered() -> None:
-    """An unprivileged user cannot raise the priority again."""
+    """An unprivileged user cannot raise the priority again. ``tests/cli/test_serve.py`` starts a whole service so."""
     done = subprocess.run(
         [sys.executable, "-c", NICED], cwd=ROOT, preexec_fn=lower_priority, capture_output=True, text=True, check=False
     )

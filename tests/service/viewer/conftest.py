@@ -7,8 +7,10 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -20,6 +22,8 @@ from clocs.training.shipped import DEFAULT_ENCODER
 RECORDS = 120
 TIMEOUT_MS = 1_800_000
 """Milliseconds that a page may take for one step: only a fault takes so long, however busy the machine is."""
+SWITCHES = ["--no-sandbox", "--disable-gpu"]
+"""Without its own sandbox, which root has not, and without an emulated graphics card, which takes more time."""
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "device_scale_factor": 2}
 
 INIT = """
@@ -66,12 +70,12 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """Headless; without Chromium's own sandbox, which root has not."""
+    """Headless, see ``SWITCHES``."""
     chromium = shutil.which("chromium")
     if chromium is None:
         pytest.skip("no chromium; on Debian: apt-get install chromium")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"], timeout=TIMEOUT_MS)
+        browser = playwright.chromium.launch(executable_path=chromium, args=SWITCHES, timeout=TIMEOUT_MS)
         yield browser
         browser.close()
 
@@ -121,11 +125,10 @@ class Visit:
         return page
 
 
-@pytest.fixture
-def visit(service: Service, browser: Browser, request: pytest.FixtureRequest) -> Iterator[Visit]:
-    """A fresh page, 1280 x 900 or as ``request.param`` says; an error, violation or foreign request fails the test."""
-    settings = {"viewport": {"width": 1280, "height": 900}, **getattr(request, "param", {})}
-    context: BrowserContext = browser.new_context(**settings)
+@contextmanager
+def visiting(service: Service, browser: Browser, **settings: Any) -> Iterator[Visit]:
+    """A fresh page, 1280 x 900 unless told otherwise; an error, violation or foreign request fails the test."""
+    context: BrowserContext = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **settings})
     context.set_default_timeout(TIMEOUT_MS)
     context.add_init_script(INIT)
     watch = Watch(service.address)
@@ -137,6 +140,13 @@ def visit(service: Service, browser: Browser, request: pytest.FixtureRequest) ->
     assert page.evaluate("window.violations") == []
     context.close()
     assert watch.errors == []
+
+
+@pytest.fixture
+def visit(service: Service, browser: Browser, request: pytest.FixtureRequest) -> Iterator[Visit]:
+    """A fresh page, as ``request.param`` says."""
+    with visiting(service, browser, **getattr(request, "param", {})) as made:
+        yield made
 
 
 @pytest.fixture

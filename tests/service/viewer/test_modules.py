@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
+from playwright.sync_api import Browser, Page
 
 import clocs
 from clocs.core.sources import open_source
@@ -14,7 +17,7 @@ from clocs.datasets import DATASETS
 from clocs.formats.reading import read
 from clocs.inference.classifier import ReliabilityBin
 from clocs.inference.results import ClassProbability
-from tests.service.viewer.conftest import Visit
+from tests.service.viewer.conftest import Service, visiting
 
 BEATS = """async ({ rate, rows }) => {
     const { findBeats } = await import("/viewer/beats.js");
@@ -35,6 +38,13 @@ MARKDOWN = """async (text) => {
 }"""
 
 
+@pytest.fixture(scope="module")
+def page(service: Service, browser: Browser) -> Iterator[Page]:
+    """One page for all tests: they import modules into it and leave it as it was."""
+    with visiting(service, browser) as visit:
+        yield visit.enter()
+
+
 def made_up_beats(rate: float, at: np.ndarray[Any, Any], noise: float) -> np.ndarray[Any, Any]:
     """(2, samples): sharp complexes at known times, a T wave after each, wander and noise; one lead upside down."""
     time = np.arange(round(10 * rate)) / rate
@@ -45,9 +55,8 @@ def made_up_beats(rate: float, at: np.ndarray[Any, Any], noise: float) -> np.nda
     return np.stack([one, -0.6 * one])
 
 
-def test_beats_are_found_where_they_were_put(visit: Visit) -> None:
+def test_beats_are_found_where_they_were_put(page: Page) -> None:
     """At rates and speeds from one end to the other, a little irregular."""
-    page = visit.enter()
     for rate, beats_a_minute in ((250.0, 150), (500.0, 38), (500.0, 75), (1000.0, 100)):
         random = np.random.default_rng(beats_a_minute)
         at = np.cumsum(60 / beats_a_minute * random.uniform(0.85, 1.15, 40))
@@ -56,14 +65,12 @@ def test_beats_are_found_where_they_were_put(visit: Visit) -> None:
         np.testing.assert_allclose(found, at, atol=0.02)
 
 
-def test_no_beats_are_found_in_nothing(visit: Visit) -> None:
-    page = visit.enter()
+def test_no_beats_are_found_in_nothing(page: Page) -> None:
     assert page.evaluate(BEATS, {"rate": 500, "rows": [[0.0] * 5000]}) == []
 
 
-def test_rows_keep_clear_of_each_other(visit: Visit) -> None:
+def test_rows_keep_clear_of_each_other(page: Page) -> None:
     """A deep wave above a high one, at one place, a name beside them: 10 mm, 20 mm and 3 mm between, up to 5 mm."""
-    page = visit.enter()
     zeros = page.evaluate("""async () => {
         const { arranged } = await import("/viewer/sheet.js");
         const wave = (height) => Float32Array.from({ length: 500 }, (_, at) => (at === 60 ? height : 0));
@@ -74,9 +81,8 @@ def test_rows_keep_clear_of_each_other(visit: Visit) -> None:
     assert zeros[2] - zeros[0] == 35
 
 
-def test_what_goes_beyond_its_reach_is_named(visit: Visit) -> None:
+def test_what_goes_beyond_its_reach_is_named(page: Page) -> None:
     """40 mm: 4 mV at 10 mm/mV; only the stretch that is shown counts. The same words stand in the picture's footer."""
-    page = visit.enter()
     said = page.evaluate("""async () => {
         const { stackedSheet, standardSheet, scaleWords, wrappedSheet } = await import("/viewer/sheet.js");
         const { sheetPicture } = await import("/viewer/exports.js");
@@ -113,8 +119,7 @@ def test_what_goes_beyond_its_reach_is_named(visit: Visit) -> None:
     assert "beyond 40 mm, cut off: V3, V4   * follows from I and II   Notice." in said["footer"]
 
 
-def test_ages_below_two_years_are_shown_in_months(visit: Visit) -> None:
-    page = visit.enter()
+def test_ages_below_two_years_are_shown_in_months(page: Page) -> None:
     ages = [0.02, 1 / 12, 7 / 12, 1.99, 2, 63.7, 90, None]
     said = page.evaluate(
         "async (ages) => { const { age } = await import('/viewer/wording.js'); return ages.map(age); }", ages
@@ -122,17 +127,16 @@ def test_ages_below_two_years_are_shown_in_months(visit: Visit) -> None:
     assert said == ["under 1 month", "1 month", "7 months", "23 months", "2 years", "63 years", "90 years or more", ""]
 
 
-def test_a_track_record_is_worded_as_python_does(visit: Visit) -> None:
+def test_a_track_record_is_worded_as_python_does(page: Page) -> None:
     """But for the space before the sign; a share that is neither none nor all is never called so."""
     shares = [*(part / 16 for part in range(17)), *(part / 1000 for part in range(1, 1000, 7)), 0.0049, 0.9951]
     bins = [ReliabilityBin(0.3, 1.0, 1 + 400 * at, 0.6, share) for at, share in enumerate(shares)]
-    said = visit.enter().evaluate(TRACK_RECORDS, [dataclasses.asdict(one) for one in bins])
+    said = page.evaluate(TRACK_RECORDS, [dataclasses.asdict(one) for one in bins])
     python = [ClassProbability("SR", "sinus rhythm", 0.6, 0.5, one).track_record for one in bins]
     assert [text.replace(" %", "%") for text in said] == python
 
 
-def test_a_typical_beat_is_numpys_median(visit: Visit) -> None:
-    page = visit.enter()
+def test_a_typical_beat_is_numpys_median(page: Page) -> None:
     random = np.random.default_rng(1)
     values = random.normal(size=5000).astype(np.float32)
     beats = np.array([0.1, 1.0, 2.0, 3.002, 4.0, 9.9])
@@ -144,8 +148,7 @@ def test_a_typical_beat_is_numpys_median(visit: Visit) -> None:
     np.testing.assert_allclose(page.evaluate(TYPICAL, question), wanted, atol=1e-6)
 
 
-def test_cards_become_elements(visit: Visit) -> None:
-    page = visit.enter()
+def test_cards_become_elements(page: Page) -> None:
     parts = ["---\nx: 1\n---\n# A `b`", "one\ntwo **three** [four](http://x)", "- i\n  j\n- k"]
     card = "\n\n".join([*parts, "| a | b |\n|---|:-:|\n| 1 | |", "```py\n<x>\n```"])
     heading, paragraph, items, table, code = page.evaluate(MARKDOWN, card)

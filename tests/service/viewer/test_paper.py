@@ -116,10 +116,20 @@ def test_two_fingers_enlarge(visit: Visit) -> None:
     assert size_of(page) == pytest.approx(2 * size, rel=0.1)
 
 
-def test_calipers_measure_by_keys(visit: Visit) -> None:
-    """At 25 mm/s a millimetre is 40 ms; at 10 mm/mV it is 0.1 mV."""
+def test_calipers_are_switched_by_a_key_and_measure_by_keys(visit: Visit) -> None:
+    """At 25 mm/s a millimetre is 40 ms; at 10 mm/mV it is 0.1 mV.
+
+    C moves the focus to a line; there it works as on the paper, and the focus comes back.
+    """
     page = visit.open()
     page.focus("#paper")
+    page.keyboard.press("c")
+    assert page.evaluate("document.activeElement.ariaLabel") == "First time line"
+    page.keyboard.press("Control+c")
+    assert page.is_visible(".calipers")
+    page.keyboard.press("c")
+    assert page.is_hidden(".calipers")
+    assert page.evaluate("document.activeElement.id") == "paper"
     page.keyboard.press("c")
     reading = page.locator(".caliper-readout")
     assert reading.inner_text().split("   ") == ["800 ms", "75 / min", "1.00 mV"]
@@ -134,19 +144,6 @@ def test_calipers_measure_by_keys(visit: Visit) -> None:
     assert page.get_attribute("[aria-label='Second time line']", "aria-valuetext") == reading.inner_text()
     page.click("button:has-text('Repeat')")
     assert page.locator(".caliper-repeats line").count() >= 7
-
-
-def test_calipers_are_switched_off_from_a_line_too(visit: Visit) -> None:
-    """C moves the focus to a line; there it works as on the paper, and the focus comes back."""
-    page = visit.open()
-    page.focus("#paper")
-    page.keyboard.press("c")
-    assert page.evaluate("document.activeElement.ariaLabel") == "First time line"
-    page.keyboard.press("Control+c")
-    assert page.is_visible(".calipers")
-    page.keyboard.press("c")
-    assert page.is_hidden(".calipers")
-    assert page.evaluate("document.activeElement.id") == "paper"
 
 
 def test_raw_steps_are_drawn_but_not_measured_in_millivolt(visit: Visit, tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ FACTS = {
     "dicom": "12 leads · 10 s · 500 Hz · DICOM",
     "scp": "12 leads · 10 s · 500 Hz · SCP-ECG",
 }
-SLOW = ("cpsc", "cinc", "aecg", "scp")
+SLOW = ("chapman", "cpsc", "cinc", "aecg", "dicom", "scp")
 """Files that differ from others here in their format only. The tests of parsing read every format in each run."""
 INK = """() => {
     const canvas = document.getElementById("paper");

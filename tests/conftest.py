@@ -18,10 +18,17 @@ ROOT = Path(__file__).resolve().parents[1]
 # Several tests run at once: threads that wait for each other sleep, or they take the processors from other tests.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-# The same examples in every run, however long a busy machine takes to make them.
-settings.register_profile(
-    "any-machine", settings(), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
-)
+# The same examples in every run, however long a busy machine takes to make them. With --hypothesis-profile thorough
+# there are more of them, where a test does not state a number.
+for name, examples in (("any-machine", 30), ("thorough", 300)):
+    settings.register_profile(
+        name,
+        settings(),
+        deadline=None,
+        derandomize=True,
+        max_examples=examples,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
 settings.load_profile("any-machine")
 
 

@@ -87,7 +87,7 @@ def test_constant_features_are_accepted() -> None:
     )
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(
     seed=st.integers(0, 2**20),
     count=st.integers(2, 30),

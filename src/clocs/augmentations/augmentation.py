@@ -44,7 +44,7 @@ class Augmentation(ABC):
     """
 
     drops_leads: bool = False
-    """Whether leads may become zero."""
+    """True if leads may become zero."""
 
     def __init__(self, probability: Probability = 1.0) -> None:
         self.probability = probability

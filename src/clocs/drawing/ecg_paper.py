@@ -53,7 +53,7 @@ class Strip:
     zero: float
     """Distance in mm below the zero line of the first strip."""
     is_derived: bool = False
-    """Whether the lead is computed from I and II. Its name has a star."""
+    """True if the lead is computed from I and II. Its name has a star."""
 
 
 def draw_recording(

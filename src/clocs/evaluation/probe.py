@@ -36,7 +36,7 @@ from clocs.training.labels import sample_items
 from clocs.training.runs import Run
 
 Representation = Literal["concatenated_leads", "frames"]
-"""What is classified. ``concatenated_leads``: recordings, by mean, maximum and minimum over overlapping frames with
+"""Unit of classification. ``concatenated_leads``: recordings, by mean, maximum and minimum over overlapping frames with
 their leads concatenated, as published classifiers do. ``frames``: each lead of each frame, as in the paper."""
 FRAME_OPTIONS = ("label_unit", "frames", "solver", "train_mode")
 """Options of the paper's protocol, which classifies frames."""
@@ -53,7 +53,7 @@ class ProbeConfig(EvaluationOptions):
     """
 
     representation: Representation = "concatenated_leads"
-    """What is classified: recordings with all their leads (``concatenated_leads``), or single ``frames`` as in the
+    """Unit of classification: recordings with all their leads (``concatenated_leads``), or single ``frames`` as in the
     paper."""
     task: str | None = None
     """Task of the store, such as ``chapman-rhythm``. None: the classes of the store."""

@@ -51,7 +51,7 @@ class MedianBeat:
     positions: Positions
     """Sample in the signal of the middle of QRS of each beat in ``beats``."""
     group: npt.NDArray[np.bool_]
-    """Whether each detected beat has the most frequent shape, of shape (detected beats,)."""
+    """True if each detected beat has the most frequent shape, of shape (detected beats,)."""
     correlation: float
     """Median correlation of the beats with the median beat around QRS."""
 

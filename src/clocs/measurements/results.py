@@ -73,13 +73,13 @@ class Measurements:
     t_axis: Measurement
     """Frontal axis of T."""
     regular: bool | None
-    """Whether nine of ten intervals between beats differ by at most 10 % from their median; None without beats."""
+    """True if nine of ten intervals between beats differ by at most 10 % from their median; None without beats."""
     num_beats: int
     """Number of detected beats."""
     num_median_beats: int
     """Number of beats in the median beat."""
     paced: bool
-    """Whether pacing spikes were found. The PR interval is not measured then."""
+    """True if pacing spikes were found. The PR interval is not measured then."""
     leads: tuple[str, ...]
     """Leads that were used."""
     beat: MarkedBeat | None = None

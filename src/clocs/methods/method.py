@@ -78,15 +78,15 @@ class Method(nn.Module, ABC):
     frame_policy: ClassVar[FramePolicyName] = "evaluation"
     """Name of the dataset's frame policy that the method uses by default."""
     leads_as_views: ClassVar[bool] = False
-    """Whether a frame comes with all its leads and each lead becomes a view."""
+    """True if a frame comes with all its leads and each lead becomes a view."""
     needs_global_batch: ClassVar[bool] = False
-    """Whether the loss compares instances with each other, so that it needs the outputs of all ranks."""
+    """True if the loss compares instances with each other, so that it needs the outputs of all ranks."""
     needs_labels: ClassVar[bool] = False
-    """Whether the loss takes ``target``. Such a method has a constructor parameter ``num_classes``."""
+    """True if the loss takes ``target``. Such a method has a constructor parameter ``num_classes``."""
     needs_patches: ClassVar[bool] = False
-    """Whether the method leaves tokens out, which needs an encoder of patches such as ``patch_transformer``."""
+    """True if the method leaves tokens out, which needs an encoder of patches such as ``patch_transformer``."""
     needs_tokens: ClassVar[bool] = False
-    """Whether only tokens are trained. The encoder must have tokens, and the layers that only its ``forward`` uses are
+    """True if only tokens are trained. The encoder must have tokens, and the layers that only its ``forward`` uses are
     frozen. Build it without them (``ResNet(head="none", embedding_dim=192)``), so that embeddings pool trained
     tokens."""
 
@@ -117,7 +117,7 @@ class Method(nn.Module, ABC):
         self.encoder = encoder
         self.augmentations = parse_augmentations(augmentations)
         self.batch_is_shared = False
-        """Whether each rank holds a part of the batch. The training loop sets it."""
+        """True if each rank holds a part of the batch. The training loop sets it."""
 
     @property
     def is_stochastic(self) -> bool:

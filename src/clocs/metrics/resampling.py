@@ -63,7 +63,7 @@ class PatientResampler:
         self.positive, self.negative = np.split(sides.sum(axis=0), 2)
         """Number of patients with rows of a class, and with rows without it, of shape (K,) each."""
         self.rare = np.minimum(self.positive, self.negative) < MIN_PATIENTS
-        """Whether a class has too few positive or negative patients for an interval, of shape (K,)."""
+        """True if a class has too few positive or negative patients for an interval, of shape (K,)."""
         pairs = self.positive * self.negative
         self.half_pair = 0.5 / np.where(pairs, pairs, np.nan)
         """Half of the contribution of a pair of patients to the AUC of each class, of shape (K,); NaN without pairs."""

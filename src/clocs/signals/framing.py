@@ -55,7 +55,7 @@ class FramePolicy(BaseModel):
     leads: tuple[str, ...] = ()
     """Leads to use; empty for all leads of a recording."""
     allow_missing_leads: bool = False
-    """Whether frames with several leads may lack some of them. Missing leads are zero, and false in the lead mask. By
+    """True if frames with several leads may lack some of them. Missing leads are zero, and false in the lead mask. By
     default, frames with missing leads are skipped."""
     unnamed_lead: str | None = None
     """Lead to use for an unnamed lead, which is called "ECG"; None to reject unnamed leads."""

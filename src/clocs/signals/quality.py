@@ -68,7 +68,7 @@ class GatePolicy(BaseModel):
     min_seconds: float | None = Field(default=1.0, ge=0)
     """Minimum duration in seconds."""
     match_header_length: bool = True
-    """Whether the number of samples must equal the number in the file header."""
+    """True if the number of samples must equal the number in the file header."""
     max_missing: float | None = Field(default=0.0, ge=0, le=1)
     """Maximum fraction of missing samples of a lead."""
     min_span: float | None = Field(default=0.01, ge=0)
@@ -86,10 +86,10 @@ class GatePolicy(BaseModel):
     """Maximum deviation from the lead equations, as a fraction of the amplitude of the limb leads (both RMS). None also
     disables the search for swapped leads."""
     check_sampling_rate: bool = False
-    """Whether to check the stated sampling rate against the shape and rate of the beats. Use it for files of unknown
+    """Check the stated sampling rate against the shape and rate of the beats. Use it for files of unknown
     quality."""
     check_electrodes: bool = False
-    """Whether to check lead I for swapped arm electrodes."""
+    """Check lead I for swapped arm electrodes."""
 
 
 GATE_OFF = GatePolicy(

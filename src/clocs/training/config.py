@@ -60,7 +60,7 @@ class PretrainConfig(BaseModel):
     extra_stores: tuple[Path, ...] = ()
     """Folders of further stores to train on. Each has its own leads and split, and the frames of ``store``."""
     alternate_stores: bool = False
-    """Whether each batch comes from one store, in turn. Otherwise a batch mixes all stores at random."""
+    """True if each batch comes from one store, in turn. Otherwise a batch mixes all stores at random."""
     split: str = "default"
     """Name of the saved split. Training and validation use its parts ``train`` and ``validation``."""
     frames: dict[str, Any] = Field(default_factory=dict)
@@ -118,7 +118,7 @@ class PretrainConfig(BaseModel):
     """Epochs between fits of a linear probe on labelled frames, which logs its validation AUC; 0 for no probe. It does
     not influence training."""
     onnx: bool = True
-    """Whether to export the best encoder to ONNX at the end, so that it runs without torch. It takes a few seconds."""
+    """Export the best encoder to ONNX at the end, so that it runs without torch. It takes a few seconds."""
     num_threads: int = Field(default=1, gt=0)
     """CPU threads of torch, per rank."""
     devices: int = Field(default=1, gt=0)

@@ -24,7 +24,7 @@ class TrainingState:
     best_epoch: int = -1
     """Index of the best epoch; -1 before the first one is finished."""
     finished: bool = False
-    """Whether training has ended."""
+    """True if training has ended."""
     best_auc: float | None = None
     """Validation AUC of the best epoch; None without labels."""
 

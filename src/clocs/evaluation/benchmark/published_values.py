@@ -30,11 +30,11 @@ class PublishedValue:
     signals: str
     """Length, sampling rate and leads of its input."""
     seen: str
-    """Whether its pre-training has seen test recordings of the dataset: no, probably or unknown."""
+    """Answer to "has its pre-training seen test recordings of the dataset?": no, probably or unknown."""
     split: str
     """``published folds``, or in which way the split is another one."""
     source: str
-    """Where the value was read."""
+    """Source of the value."""
 
     @property
     def is_comparable(self) -> bool:

@@ -23,7 +23,7 @@ templates_path = ["_templates"]
 nb_execution_mode = "cache"
 nb_execution_in_temp = True
 nb_execution_raise_on_error = True
-nb_execution_timeout = 600
+nb_execution_timeout = -1
 nb_merge_streams = True
 os.environ.pop("MPLBACKEND", None)  # kernels choose the one that draws into pages
 os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -46,9 +46,6 @@ html_theme_options = {
     "secondary_sidebar_items": ["page-toc"],
     "navbar_center": [],  # all pages are listed at the left
     "logo": {"image_light": "images/logo-light.svg", "image_dark": "images/logo-dark.svg", "alt_text": "clocs"},
-    "header_links_before_dropdown": 6,
-    "footer_start": ["copyright"],
-    "footer_end": ["theme-version"],
 }
 repository_url = os.environ.get("CLOCS_REPOSITORY_URL", "").rstrip("/")  # see hatch_build.py
 if repository_url:

@@ -83,7 +83,7 @@ def test_a_folder_becomes_a_table(command: Command, originals: Path, folder: Pat
     write_bytes(source / "19000.csv", open_source(originals).read(CHAPMAN_FILE))
     out, _ = command("classify", source, "--encoder", folder, "--out", "classes.csv")
     assert out.endswith("For research use only. Not a medical device.\n")
-    (row,) = csv.DictReader((tmp_path / "classes.csv").open())
+    (row,) = csv.DictReader((tmp_path / "classes.csv").read_text().splitlines())
     best = load_encoder(folder).classify(originals / CHAPMAN_FILE).classes[0]
     assert float(row[f"probability_{best.name}"]) == pytest.approx(best.probability)
     result = json.loads(command("classify", source, "--encoder", folder, "--out", "classes.csv", "--json")[0])

@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 
 import clocs
-from clocs.cli.measure import TITLES
 from clocs.core.recording import quantize
-from clocs.measurements.results import NAMES
+from clocs.measurements.results import NAMES, TITLES
 from tests.cli.conftest import Command
 from tests.measurements.test_measurements import simulated
 

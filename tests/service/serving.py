@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -56,8 +56,8 @@ class Served:
     def get(self, path: str, **headers: str) -> Reply:
         return self.ask("GET", path, headers=headers)
 
-    def post(self, path: str, files: dict[str, bytes]) -> Reply:
-        body, headers = multipart(files)
+    def post(self, path: str, files: dict[str, bytes], fields: Mapping[str, str] | None = None) -> Reply:
+        body, headers = multipart(files, fields=fields)
         return self.ask("POST", path, body, headers)
 
     def logged(self, word: str, after: int = 0) -> str:

@@ -148,6 +148,37 @@ def test_figures(client: Served, real_data: Path) -> None:
         assert reply.headers["content-disposition"] == f'attachment; filename="ecg.{form}"'
 
 
+def test_printed_sheets_carry_the_typed_identifier(client: Served, real_data: Path) -> None:
+    files, start = sample(real_data, "muse-xml"), len(client.log)
+    reply = client.post("/api/v1/print?paper=letter", files, fields={"identifier": "Room 7 Ms K"})
+    assert reply.status == 200
+    assert reply.headers["content-type"] == "application/pdf"
+    assert b"/PrintScaling /None" in reply.body
+    without = client.post("/api/v1/print?paper=letter", files)
+    assert without.status == 200
+    assert without.body != reply.body
+    problem(client.post("/api/v1/print?start=1e6", files), 422, "wrong-option")
+    problem(client.post("/api/v1/print", files, fields={"identifier": "x" * 65}), 400, "bad-request")
+    problem(client.post("/api/v1/print", files, fields={"order": "7"}), 400, "bad-request")
+    client.whole_log()
+    assert "Room 7" not in "".join(client.log[start:])
+    assert "Room 7" not in client.audit_log.read_text()
+
+
+def test_a_report_as_fhir(client: Served, real_data: Path) -> None:
+    files, start = sample(real_data, "muse-xml"), len(client.log)
+    reply = client.post("/api/v1/fhir", files, fields={"identifier": "K-4711-x", "order": "A-12-x"})
+    assert reply.headers["content-type"] == "application/fhir+json"
+    report, *observations = [entry["resource"] for entry in reply.json()["entry"]]
+    assert report["status"] == "preliminary"
+    assert report["subject"] == {"identifier": {"value": "K-4711-x"}}
+    assert report["basedOn"] == [{"identifier": {"value": "A-12-x"}}]
+    assert len(observations) == 12
+    client.whole_log()
+    assert "K-4711-x" not in "".join(client.log[start:]) + client.audit_log.read_text()
+    assert "subject" not in client.post("/api/v1/fhir", files).json()["entry"][0]["resource"]
+
+
 @pytest.mark.parametrize("sampling_rate", [200, pytest.param(1000, marks=pytest.mark.slow)])
 def test_a_minute_of_twelve_leads_is_drawn(sampling_rate: int, open_handed: Served) -> None:
     """A figure covers as much as a preview; more is refused."""
@@ -283,7 +314,10 @@ def test_the_document(client: Served) -> None:
     paths = {path for path in document["paths"] if path.startswith("/api/v1")}
     assert paths == {
         f"/api/v1/{name}"
-        for name in ("model", "preview", "classify", "similar", "neighbours/{handle}/preview", "map", "embed", "figure")
+        for name in (
+            *("model", "preview", "classify", "similar", "neighbours/{handle}/preview", "map", "embed", "figure"),
+            *("print", "fhir"),
+        )
     }
     references = set(re.findall(r'"\$ref":"#/components/schemas/(\w+)"', reply.body.decode()))
     assert references <= set(document["components"]["schemas"])

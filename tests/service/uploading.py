@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+from collections.abc import Mapping
 
 from clocs.service.uploads import Upload
 
@@ -20,7 +21,9 @@ def upload_of(files: dict[str, bytes]) -> Upload:
     )
 
 
-def multipart(files: dict[str, bytes], field: str = "files") -> tuple[bytes, dict[str, str]]:
+def multipart(
+    files: dict[str, bytes], field: str = "files", fields: Mapping[str, str] | None = None
+) -> tuple[bytes, dict[str, str]]:
     """A body and the headers that go with it."""
     parts = [
         f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="{field}"; filename="{name}"\r\n'
@@ -28,6 +31,10 @@ def multipart(files: dict[str, bytes], field: str = "files") -> tuple[bytes, dic
         + data
         + b"\r\n"
         for name, data in files.items()
+    ]
+    parts += [
+        f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'.encode()
+        for name, value in (fields or {}).items()
     ]
     body = b"".join(parts) + f"--{BOUNDARY}--\r\n".encode()
     return body, {"content-type": f"multipart/form-data; boundary={BOUNDARY}", "authorization": f"Bearer {TOKEN}"}

@@ -11,20 +11,6 @@ import typer
 from clocs.cli.arguments import AsJson
 from clocs.cli.terminal import print_table
 
-TITLES = {
-    "heart_rate": ("heart rate", "/min"),
-    "rr_variation": ("variation of RR", "%"),
-    "p_duration": ("P", "ms"),
-    "pr_interval": ("PR", "ms"),
-    "qrs_duration": ("QRS", "ms"),
-    "qt_interval": ("QT", "ms"),
-    "qtc_bazett": ("QTc (Bazett)", "ms"),
-    "qtc_fridericia": ("QTc (Fridericia)", "ms"),
-    "qrs_axis": ("QRS axis", "degrees"),
-    "t_axis": ("T axis", "degrees"),
-}
-"""Name and unit of each measurement."""
-
 
 def measure(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="An ECG file of any format.")],
@@ -36,6 +22,7 @@ def measure(
     """
     from clocs.formats import read
     from clocs.measurements.measurements import measure as run
+    from clocs.measurements.results import TITLES
 
     measured = run(read(file))
     if as_json:

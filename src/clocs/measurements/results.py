@@ -99,3 +99,16 @@ class Measurements:
 
 NAMES: Final = tuple(field.name for field in fields(Measurements) if field.type == "Measurement")
 """Names of the measurements."""
+TITLES: Final = {
+    "heart_rate": ("heart rate", "/min"),
+    "rr_variation": ("variation of RR", "%"),
+    "p_duration": ("P", "ms"),
+    "pr_interval": ("PR", "ms"),
+    "qrs_duration": ("QRS", "ms"),
+    "qt_interval": ("QT", "ms"),
+    "qtc_bazett": ("QTc (Bazett)", "ms"),
+    "qtc_fridericia": ("QTc (Fridericia)", "ms"),
+    "qrs_axis": ("QRS axis", "degrees"),
+    "t_axis": ("T axis", "degrees"),
+}
+"""Name and unit of each measurement."""

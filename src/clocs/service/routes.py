@@ -5,6 +5,7 @@ Responses are sent as they are built. The response models only serve the OpenAPI
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Final, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -12,9 +13,15 @@ from pydantic import BaseModel, Field
 
 from clocs import __version__
 from clocs.core.errors import OptionError
+from clocs.drawing.print_sheet import MAX_PAGES, PAGE_SECONDS, Paper
+from clocs.inference.fhir import report_to_fhir
+from clocs.inference.pretrained import PretrainedEncoder
+from clocs.inference.report import make_report
 from clocs.service import schemas
 from clocs.service.archive_view import ArchiveView
 from clocs.service.metrics import MEDIA_TYPE
+from clocs.service.parsing.messages import SheetRequest
+from clocs.service.printing import sheet_text
 from clocs.service.privacy import age_range
 from clocs.service.problems import REQUEST_ID, ProblemError
 from clocs.service.replies import (
@@ -26,7 +33,7 @@ from clocs.service.replies import (
     preview_json,
     similar_reply,
 )
-from clocs.service.schemas import NO_TOKEN, UPLOAD_BODY, problems
+from clocs.service.schemas import NO_TOKEN, UPLOAD_BODY, problems, upload_body
 from clocs.service.settings import MAX_SHOWN_SECONDS
 from clocs.service.state import ServiceState
 from clocs.service.uploads import receive_upload
@@ -39,6 +46,8 @@ MAX_AGE: Final = 200.0
 """Maximum age in years."""
 UPLOADS: Final = problems(400, 401, 403, 408, 413, 415, 421, 422, 500, 501, 503, 504)
 PLAIN: Final = problems(401, 403, 404, 421, 422, 500, 503)
+FHIR: Final = "application/fhir+json"
+MAX_PRINTED_SECONDS: Final = MAX_PAGES * PAGE_SECONDS
 FIGURES: Final = {"png": "image/png", "pdf": "application/pdf"}
 
 
@@ -126,8 +135,7 @@ async def preview(request: Request, state: State) -> Response:
 async def classify(request: Request, state: State, classifier: Value = None) -> Response:
     """Estimate the probability of each class, with validation results of similar probabilities."""
     encoder = state.loaded.encoder
-    if not encoder.classifiers or (classifier and classifier not in encoder.classifiers):
-        raise _absent(f"Unknown classifier. Available: {', '.join(encoder.classifiers) or 'none'}.")
+    _check_classifier(encoder, classifier)
     async with receive_upload(request, state.settings.limits) as upload, state.limiter.work():
         recording = await state.pool.recording(upload)
         found = await state.threads.run(encoder.classify, recording, classifier=classifier or None)
@@ -245,6 +253,66 @@ async def figure(
         drawn = await state.pool.drawing(upload, form, seconds)
     headers = {"content-disposition": f'attachment; filename="ecg.{form}"'}
     return Response(drawn, media_type=FIGURES[form], headers=headers)
+
+
+@routes.post(
+    "/print",
+    responses=UPLOADS | problems(404) | {200: {"content": {"application/pdf": {}}, "description": "The sheets"}},
+    openapi_extra=upload_body("identifier"),
+    response_class=Response,
+)
+async def print_sheets(
+    request: Request,
+    state: State,
+    paper: Annotated[Paper, Query(description="Paper in landscape.")] = "a4",
+    start: Annotated[float, Query(ge=0, description="First second to print.")] = 0.0,
+    seconds: Annotated[float, Query(gt=0, le=MAX_PRINTED_SECONDS, description="Duration to print.")] = PAGE_SECONDS,
+    classifier: Value = None,
+) -> Response:
+    """Return sheets to print at 25 mm/s and 10 mm/mV, with measurements and classes.
+
+    The text field ``identifier`` is printed on every sheet. It is neither logged nor stored.
+    """
+    encoder = state.loaded.encoder
+    _check_classifier(encoder, classifier)
+    fields = ("identifier",)
+    async with receive_upload(request, state.settings.limits, fields) as upload, state.limiter.work():
+        recording = await state.pool.recording(upload)
+        if start >= recording.seconds:
+            raise OptionError(f"The recording ends after {recording.seconds:g} s. Use an earlier start.")
+        report = await state.threads.run(make_report, encoder, recording, classifier=classifier or None)
+        text = sheet_text(report, recording, upload.fields.get("identifier", ""))
+        sheet = SheetRequest(paper=paper, start=start, seconds=seconds, text=text)
+        drawn = await state.pool.sheets(upload, sheet)
+    headers = {"content-disposition": 'attachment; filename="ecg.pdf"'}
+    return Response(drawn, media_type=FIGURES["pdf"], headers=headers)
+
+
+@routes.post(
+    "/fhir",
+    responses=UPLOADS | problems(404) | {200: {"content": {FHIR: {}}, "description": "The bundle"}},
+    openapi_extra=upload_body("identifier", "order"),
+    response_class=Response,
+)
+async def fhir(request: Request, state: State, classifier: Value = None) -> Response:
+    """Return measurements and classes as a FHIR R4 bundle of a preliminary DiagnosticReport.
+
+    The text field ``identifier`` becomes ``subject.identifier``, and ``order`` becomes ``basedOn.identifier``. They are
+    neither logged nor stored.
+    """
+    encoder = state.loaded.encoder
+    _check_classifier(encoder, classifier)
+    fields = ("identifier", "order")
+    async with receive_upload(request, state.settings.limits, fields) as upload, state.limiter.work():
+        recording = await state.pool.recording(upload)
+        report = await state.threads.run(make_report, encoder, recording, classifier=classifier or None)
+    return Response(json.dumps(report_to_fhir(report, **upload.fields)), media_type=FHIR)
+
+
+def _check_classifier(encoder: PretrainedEncoder, classifier: str | None) -> None:
+    """Raise an error if the encoder has no classifier, or none of this name."""
+    if not encoder.classifiers or (classifier and classifier not in encoder.classifiers):
+        raise _absent(f"Unknown classifier. Available: {', '.join(encoder.classifiers) or 'none'}.")
 
 
 def _json(reply: BaseModel) -> Response:

@@ -7,6 +7,8 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 NOTICE: Final = "For research. Not a medical device; not a diagnosis."
+MAX_FIELD_LENGTH: Final = 64
+"""Maximum number of characters of a text field."""
 Sex = Literal["female", "male"]
 Probability = Annotated[float, Field(ge=0, le=1)]
 MapPoint = Annotated[list[float], Field(min_length=2, max_length=2, description="x and y on the map")]
@@ -267,25 +269,24 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 NO_TOKEN: Final[dict[str, Any]] = {"security": []}
 """OpenAPI fields of endpoints that need no token."""
-UPLOAD_BODY: Final[dict[str, Any]] = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "multipart/form-data": {
-                "schema": {
-                    "type": "object",
-                    "required": ["files"],
-                    "properties": {
-                        "files": {
-                            "type": "array",
-                            "minItems": 1,
-                            "items": {"type": "string", "format": "binary"},
-                            "description": "One ECG: a file, a WFDB header with its signal file, or a zip of these.",
-                        }
-                    },
-                }
-            }
-        },
+
+
+def upload_body(*fields: str) -> dict[str, Any]:
+    """Return the OpenAPI fields of an endpoint with an upload, which ``uploads`` reads instead of the framework.
+
+    Args:
+        fields: Names of text fields of the body.
+    """
+    files = {
+        "type": "array",
+        "minItems": 1,
+        "items": {"type": "string", "format": "binary"},
+        "description": "One ECG: a file, a WFDB header with its signal file, or a zip of these.",
     }
-}
-"""OpenAPI fields of endpoints with an upload, which ``uploads`` reads instead of the framework."""
+    texts = {name: {"type": "string", "maxLength": MAX_FIELD_LENGTH} for name in fields}
+    schema = {"type": "object", "required": ["files"], "properties": {"files": files, **texts}}
+    return {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": schema}}}}
+
+
+UPLOAD_BODY: Final = upload_body()
+"""OpenAPI fields of endpoints that take only files."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any, Final
@@ -19,6 +19,7 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import ClientDisconnect, Request
 
 from clocs.service.problems import ProblemError, problem_from_status
+from clocs.service.schemas import MAX_FIELD_LENGTH
 from clocs.service.settings import Limits
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ MAX_MEMORY_BYTES: Final = 1 << 20
 """Maximum size in bytes of an upload that is kept in memory."""
 MAX_NAME_LENGTH: Final = 80
 MAX_SUFFIX_LENGTH: Final = 16
+MAX_FIELD_BYTES: Final = 4 * MAX_FIELD_LENGTH
+"""Maximum length in bytes of a text field."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,8 @@ class Upload:
     """Cleaned names and sizes in bytes."""
     sha256: str
     """Hash of the hashes of all files, in the order of their names."""
+    fields: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Text fields by name. They may hold what a user typed about a patient, so they are neither logged nor stored."""
 
     @property
     def size(self) -> int:
@@ -48,13 +53,13 @@ class Upload:
 
 
 @asynccontextmanager
-async def receive_upload(request: Request, limits: Limits) -> AsyncIterator[Upload]:
-    """Receive the files of a multipart request, which are deleted afterwards."""
+async def receive_upload(request: Request, limits: Limits, fields: Collection[str] = ()) -> AsyncIterator[Upload]:
+    """Receive the files of a multipart request, which are deleted afterwards, and text fields of these names."""
     media, options = parse_options_header(request.headers.get("content-type", ""))
     if media != b"multipart/form-data" or not options.get(b"boundary"):
         raise problem_from_status(415, "Send the file as multipart/form-data, in a part named 'files'.")
     with tempfile.SpooledTemporaryFile(MAX_MEMORY_BYTES) as content:
-        parts = _Parts(content, limits.upload_files)
+        parts = _Parts(content, limits.upload_files, frozenset(fields))
         try:
             parser = MultipartParser(options[b"boundary"], parts.callbacks())
             await _stream(request, parser)
@@ -81,8 +86,11 @@ class _Parts:
 
     content: IO[bytes]
     max_files: int
+    allowed_fields: frozenset[str] = frozenset()
     complete: bool = False
     _files: dict[str, tuple[int, bytes]] = field(default_factory=dict)
+    _fields: dict[str, bytes] = field(default_factory=dict)
+    _field: str | None = None
     _hash: Any = None
     _name: str = ""
     _size: int = 0
@@ -107,7 +115,10 @@ class _Parts:
             raise problem_from_status(400, "The request contains no file. Send it in a part named 'files'.")
         digests = b"".join(digest for _, (_, digest) in sorted(self._files.items()))
         files = tuple((name, size) for name, (size, _) in self._files.items())
-        return Upload(self.content, files, hashlib.sha256(digests).hexdigest())
+        fields = {name: clean_field(value) for name, value in self._fields.items()}
+        if any(len(value) > MAX_FIELD_LENGTH for value in fields.values()):
+            raise _field_too_long()
+        return Upload(self.content, files, hashlib.sha256(digests).hexdigest(), fields)
 
     def _begin(self) -> None:
         self._disposition = b""
@@ -125,8 +136,16 @@ class _Parts:
 
     def _open(self) -> None:
         _, options = parse_options_header(self._disposition)
+        name = options.get(b"name", b"").decode("utf-8", "replace")
+        self._field = name if name in self.allowed_fields and b"filename" not in options else None
+        if self._field is not None:
+            if self._field in self._fields:
+                raise problem_from_status(400, f"The field '{self._field}' is sent twice.")
+            self._fields[self._field] = b""
+            return
         if options.get(b"name") != FIELD or b"filename" not in options:
-            raise problem_from_status(400, "Every part must be a file and be named 'files'.")
+            also = f" Text fields: {', '.join(sorted(self.allowed_fields))}." if self.allowed_fields else ""
+            raise problem_from_status(400, f"Every part must be a file and be named 'files'.{also}")
         if len(self._files) >= self.max_files:
             raise problem_from_status(400, f"Expected at most {self.max_files} files per recording.")
         self._name = clean_name(options[b"filename"].decode("utf-8", "replace"))
@@ -135,16 +154,31 @@ class _Parts:
         self._hash, self._size = hashlib.sha256(), 0
 
     def _data(self, data: bytes, start: int, end: int) -> None:
+        if self._field is not None:
+            self._fields[self._field] += data[start:end]
+            if len(self._fields[self._field]) > MAX_FIELD_BYTES:
+                raise _field_too_long()
+            return
         chunk = memoryview(data)[start:end]
         self.content.write(chunk)
         self._hash.update(chunk)
         self._size += end - start
 
     def _end(self) -> None:
-        self._files[self._name] = (self._size, self._hash.digest())
+        if self._field is None:
+            self._files[self._name] = (self._size, self._hash.digest())
 
     def _finish(self) -> None:
         self.complete = True
+
+
+def _field_too_long() -> ProblemError:
+    return problem_from_status(400, f"A text field has more than {MAX_FIELD_LENGTH} characters.")
+
+
+def clean_field(value: bytes) -> str:
+    """Return the text of a field without invisible characters and surrounding blanks."""
+    return "".join(character for character in value.decode("utf-8", "replace") if character.isprintable()).strip()
 
 
 def clean_name(name: str) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from clocs.core.recording import Provenance, Recording
+from clocs.drawing.print_sheet import Paper, SheetText
 from clocs.service.parsing.confinement import Confinement
 
 HEAD: Final = struct.Struct("<II")
@@ -38,6 +39,17 @@ class Start(BaseModel):
     confinement: Confinement
 
 
+class SheetRequest(BaseModel):
+    """Range, paper and text of sheets to print."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    paper: Paper
+    start: float
+    seconds: float
+    text: SheetText
+
+
 class ParseRequest(BaseModel):
     """A request to parse one upload. The files follow as raw bytes."""
 
@@ -45,10 +57,12 @@ class ParseRequest(BaseModel):
 
     files: tuple[tuple[str, int], ...]
     """Names and sizes in bytes."""
-    output: Literal["recording", "beginning", "png", "pdf"]
-    """Requested output: the whole recording, its beginning, or a picture of its beginning."""
+    output: Literal["recording", "beginning", "png", "pdf", "sheets"]
+    """Requested output: the whole recording, its beginning, a picture of its beginning, or sheets to print."""
     seconds: float
     """Maximum duration of a whole recording, or duration of the beginning, in seconds."""
+    sheet: SheetRequest | None = None
+    """Sheets to print."""
 
 
 class ParsedRecording(BaseModel):

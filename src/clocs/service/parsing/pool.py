@@ -20,6 +20,7 @@ from clocs.service.parsing.messages import (
     Failure,
     ParseRequest,
     ParseResponse,
+    SheetRequest,
     Start,
     WireError,
     decode_recording,
@@ -180,6 +181,12 @@ class ParsingPool:
     async def drawing(self, upload: Upload, form: Literal["png", "pdf"], seconds: float) -> bytes:
         """Return the beginning of a recording on ECG paper, as PNG or PDF."""
         ask = ParseRequest(files=upload.files, output=form, seconds=seconds)
+        return await self._submit(ask, upload, lambda answer, raw: raw)
+
+    async def sheets(self, upload: Upload, sheet: SheetRequest) -> bytes:
+        """Return a range of a recording as a PDF to print."""
+        seconds = self._limits.longest_seconds
+        ask = ParseRequest(files=upload.files, output="sheets", seconds=seconds, sheet=sheet)
         return await self._submit(ask, upload, lambda answer, raw: raw)
 
     async def _submit(

@@ -21,6 +21,7 @@ from clocs.service.parsing.messages import (
     Failure,
     ParseRequest,
     ParseResponse,
+    SheetRequest,
     Start,
     encode_recording,
     pack_message,
@@ -31,7 +32,7 @@ from clocs.service.parsing.redaction import redact
 from clocs.service.schemas import NOTICE
 
 DPI: Final = 200
-DRAWING: Final = ("clocs.drawing.ecg_paper", "matplotlib.backends.backend_agg", "matplotlib.backends.backend_pdf")
+DRAWING: Final = ("clocs.drawing.print_sheet", "matplotlib.backends.backend_agg", "matplotlib.backends.backend_pdf")
 
 
 def main() -> None:
@@ -104,6 +105,8 @@ def _answer(ask: ParseRequest, content: bytes) -> tuple[ParseResponse, bytes]:
             metadata, raw = encode_recording(check_length(recording, ask.seconds), seconds)
         elif ask.output == "beginning":
             metadata, raw = encode_recording(first_seconds(recording, ask.seconds), seconds)
+        elif ask.sheet is not None:
+            return ParseResponse(), _draw_sheets(check_length(recording, ask.seconds), ask.sheet)
         else:
             return ParseResponse(), _draw(first_seconds(recording, ask.seconds), ask.output)
         return ParseResponse(recording=metadata), raw
@@ -119,6 +122,12 @@ def _draw(recording: Recording, form: str) -> bytes:
     figure = draw_recording(recording, seconds=None, title="ECG", notice=NOTICE)
     figure.savefig(buffer, format=form, dpi=DPI, metadata=metadata)
     return buffer.getvalue()
+
+
+def _draw_sheets(recording: Recording, sheet: SheetRequest) -> bytes:
+    from clocs.drawing.print_sheet import draw_sheets
+
+    return draw_sheets(recording, sheet.text, paper=sheet.paper, start=sheet.start, seconds=sheet.seconds)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,60 @@
+"""Text of printed sheets: who, measurements, classes or why they are withheld, and what produced them."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Final
+
+from clocs.core.recording import Recording
+from clocs.drawing.print_sheet import SheetText
+from clocs.inference.report import Report
+from clocs.measurements.results import TITLES
+
+MAX_CLASSES: Final = 6
+"""Number of classes on a sheet, the most probable first."""
+CLASS_WIDTH: Final = 62
+"""Characters of a line in the column of classes."""
+
+
+def sheet_text(report: Report, recording: Recording, identifier: str = "") -> SheetText:
+    """Return the text of a recording's sheets.
+
+    Args:
+        report: Measurements and classes.
+        recording: The recording.
+        identifier: Identifier that the user typed; empty for none.
+    """
+    years = "" if recording.age is None else f"{recording.age:g} years"
+    origin = report.origin
+    classifier = report.classification.classifier if report.classification else "none"
+    made_by = (
+        f"clocs {origin.clocs_version}   encoder {origin.encoder} {origin.encoder_sha256[:16]}   "
+        f"classifier {classifier}   gate: {report.gate}"
+    )
+    return SheetText(
+        heading=identifier,
+        person="  ".join(part for part in (years, recording.sex or "") if part),
+        measurements=tuple(_measurement_lines(report)),
+        classes=tuple(_class_lines(report)),
+        footer=(made_by, f"{origin.notice} Not confirmed by a physician."),
+    )
+
+
+def _measurement_lines(report: Report) -> list[str]:
+    lines = []
+    for name, item in report.measurements.values().items():
+        title, unit = TITLES[name]
+        value = "not measured" if item.value is None else f"{item.value:.0f} {unit}"
+        lines.append(f"{title}: {value}")
+    return lines
+
+
+def _class_lines(report: Report) -> list[str]:
+    if report.classification is None:
+        reason = textwrap.wrap(report.withheld, CLASS_WIDTH)
+        return ["Classes are withheld:", *reason[: MAX_CLASSES + 1]]
+    shown = report.classification.classes[:MAX_CLASSES]
+    rest = len(report.classification.classes) - len(shown)
+    lines = [textwrap.shorten(f"{100 * item.probability:.0f} %  {item.meaning}", CLASS_WIDTH) for item in shown]
+    title = f"Classes by {report.classification.classifier}, from {len(report.classification.leads)} leads:"
+    return [title, *lines, *([f"and {rest} less probable"] if rest else [])]

@@ -21,6 +21,7 @@ from clocs.cli.evaluate import evaluate
 from clocs.cli.index import index, similar
 from clocs.cli.measure import measure
 from clocs.cli.pretrain import pretrain
+from clocs.cli.receive import receive
 from clocs.cli.serve import serve
 from clocs.cli.show import show
 from clocs.cli.similarity import audit, similarity
@@ -39,7 +40,7 @@ RESUMABLE: Final = {
 PANELS: Final[dict[str, dict[str, typer.Typer | Callable[..., None]]]] = {
     "Data": {"data": data, "convert": convert, "measure": measure},
     "Encoders": {"pretrain": pretrain, "show": show, "evaluate": evaluate, "benchmark": benchmark},
-    "Inference": {"embed": embed, "classify": classify, "serve": serve},
+    "Inference": {"embed": embed, "classify": classify, "serve": serve, "receive": receive},
     "Similar patients": {
         "archive": archive,
         "index": index,

@@ -110,9 +110,9 @@ def _observation(name: str, item: Measurement, device: str) -> dict[str, Any]:
 def _classes(report: Report, device: str) -> dict[str, Any]:
     """Return the Observation of the classes, one component a class."""
     found = report.classification
-    if found is None:
-        about = _procedure({"text": "ECG classes"}, device)
-        return about | {"dataAbsentReason": _absent("not-performed", report.withheld)}
+    absent = {"dataAbsentReason": _absent("not-performed", report.withheld)} if report.withheld else {}
+    if found is None or not found.classes:
+        return _procedure({"text": "ECG classes"}, device) | absent
     components = [
         {
             "code": {"text": item.meaning or item.name},
@@ -127,7 +127,7 @@ def _classes(report: Report, device: str) -> dict[str, Any]:
     ]
     notes = [{"text": text} for text in (_gate_text(report), *found.notes, *found.limitations, report.origin.notice)]
     title = {"text": f"ECG classes by classifier {found.classifier}"}
-    return _procedure(title, device) | {"component": components, "note": notes}
+    return _procedure(title, device) | absent | {"component": components, "note": notes}
 
 
 def _procedure(code: dict[str, Any], device: str) -> dict[str, Any]:

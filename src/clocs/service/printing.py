@@ -50,11 +50,13 @@ def _measurement_lines(report: Report) -> list[str]:
 
 
 def _class_lines(report: Report) -> list[str]:
-    if report.classification is None:
+    found = report.classification
+    classes = found.classes if found is not None else ()
+    lines = [f"{100 * item.probability:.0f} %  {item.meaning}" for item in classes[:MAX_CLASSES]]
+    lines = [textwrap.shorten(line, CLASS_WIDTH) for line in lines]
+    if found is None or report.withheld:
         reason = textwrap.wrap(report.withheld, CLASS_WIDTH)
-        return ["Classes are withheld:", *reason[: MAX_CLASSES + 1]]
-    shown = report.classification.classes[:MAX_CLASSES]
-    rest = len(report.classification.classes) - len(shown)
-    lines = [textwrap.shorten(f"{100 * item.probability:.0f} %  {item.meaning}", CLASS_WIDTH) for item in shown]
-    title = f"Classes by {report.classification.classifier}, from {len(report.classification.leads)} leads:"
+        return ["Classes are withheld:", *reason[: MAX_CLASSES + 1 - len(lines)], *lines]
+    rest = len(classes) - len(lines)
+    title = f"Classes by {found.classifier}, from {len(found.leads)} leads:"
     return [title, *lines, *([f"and {rest} less probable"] if rest else [])]

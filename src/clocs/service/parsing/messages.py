@@ -19,6 +19,7 @@ HEAD: Final = struct.Struct("<II")
 MAX_JSON_BYTES: Final = 1 << 20
 MAX_RAW_BYTES: Final = 64 << 20
 MAX_LEADS: Final = 256
+MAX_ID_LENGTH: Final = 1000
 MAX_SAMPLES: Final = 1 << 23
 """Maximum number of samples over all leads: somewhat more than twelve leads of ten minutes at 1 kHz."""
 
@@ -57,8 +58,9 @@ class ParseRequest(BaseModel):
 
     files: tuple[tuple[str, int], ...]
     """Names and sizes in bytes."""
-    output: Literal["recording", "beginning", "png", "pdf", "sheets"]
-    """Requested output: the whole recording, its beginning, a picture of its beginning, or sheets to print."""
+    output: Literal["recording", "identified", "beginning", "png", "pdf", "sheets"]
+    """Requested output: the whole recording, also with its patient's id, its beginning, a picture of its beginning, or
+    sheets to print."""
     seconds: float
     """Maximum duration of a whole recording, or duration of the beginning, in seconds."""
     sheet: SheetRequest | None = None
@@ -80,6 +82,8 @@ class ParsedRecording(BaseModel):
     age: float | None
     sex: Literal["female", "male"] | None
     provenance: Provenance
+    patient_id: str = Field(default="", max_length=MAX_ID_LENGTH)
+    """Id of the patient; empty unless it was requested."""
     seconds: float = Field(gt=0)
     """Duration of the whole recording in seconds; the samples may be its beginning."""
 
@@ -120,6 +124,7 @@ def encode_recording(recording: Recording, seconds: float) -> tuple[ParsedRecord
         age=recording.age,
         sex=recording.sex,
         provenance=recording.provenance,
+        patient_id=recording.patient_id,
         seconds=seconds,
     )
     return metadata, recording.digital.tobytes()
@@ -145,6 +150,7 @@ def decode_recording(metadata: ParsedRecording, raw: bytes) -> Recording:
             age=metadata.age,
             sex=metadata.sex,
             provenance=metadata.provenance,
+            patient_id=metadata.patient_id,
         )
     except (ValueError, OverflowError) as error:
         raise WireError("not a recording") from error

@@ -173,6 +173,11 @@ class ParsingPool:
         ask = ParseRequest(files=upload.files, output="recording", seconds=self._limits.longest_seconds)
         return (await self._submit(ask, upload, _parsed)).recording
 
+    async def identified(self, upload: Upload) -> Recording:
+        """Return the whole recording of an upload with its patient's id, to be replaced by a pseudonym."""
+        ask = ParseRequest(files=upload.files, output="identified", seconds=self._limits.longest_seconds)
+        return (await self._submit(ask, upload, _parsed)).recording
+
     async def beginning(self, upload: Upload) -> Parsed:
         """Return the beginning of an upload's recording."""
         ask = ParseRequest(files=upload.files, output="beginning", seconds=self._limits.shown_seconds)

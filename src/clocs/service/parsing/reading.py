@@ -17,9 +17,9 @@ from clocs.core.errors import ClocsError, FormatError, LeadError, SignalError
 from clocs.core.pseudonyms import PatientKey
 from clocs.core.recording import Recording
 from clocs.core.sources import Source, ZipSource
-from clocs.datasets.redaction import deidentify_recording, replace_values, searchable_values
+from clocs.datasets.redaction import deidentify_recording, patient_id_from, replace_values, searchable_values
 from clocs.formats.reading import detect_format, read_from, read_identity_from
-from clocs.service.parsing.messages import MAX_SAMPLES, Failure
+from clocs.service.parsing.messages import MAX_ID_LENGTH, MAX_SAMPLES, Failure
 from clocs.service.parsing.redaction import REDACTED, redact
 from clocs.service.privacy import coarse_age
 from clocs.signals.leads import STANDARD_LEADS, add_derived_leads
@@ -55,6 +55,21 @@ def read_upload(files: Mapping[str, bytes]) -> Recording:
     except ClocsError as error:
         kind = next((kind for kind in _KINDS if isinstance(error, kind)), FormatError)
         raise kind(_sanitize_message(str(error), source, name)) from None
+
+
+def read_identified_upload(files: Mapping[str, bytes]) -> Recording:
+    """Read the single ECG of an upload, with the id of its patient and no other identity.
+
+    Args:
+        files: Contents by file name.
+    """
+    recording = read_upload(files)
+    source = upload_source(files)
+    try:
+        patient = patient_id_from(read_identity_from(source, _select_file(source)))
+    except FormatError:  # that part of the file is damaged
+        patient = ""
+    return replace(recording, patient_id=patient[:MAX_ID_LENGTH])
 
 
 def remove_identity(recording: Recording) -> Recording:

@@ -27,7 +27,13 @@ from clocs.service.parsing.messages import (
     pack_message,
     read_message,
 )
-from clocs.service.parsing.reading import check_length, failure_from_error, first_seconds, read_upload
+from clocs.service.parsing.reading import (
+    check_length,
+    failure_from_error,
+    first_seconds,
+    read_identified_upload,
+    read_upload,
+)
 from clocs.service.parsing.redaction import redact
 from clocs.service.schemas import NOTICE
 
@@ -99,9 +105,9 @@ def _answer(ask: ParseRequest, content: bytes) -> tuple[ParseResponse, bytes]:
     try:
         ends = list(itertools.accumulate(size for _, size in ask.files))
         files = {name: content[end - size : end] for (name, size), end in zip(ask.files, ends, strict=True)}
-        recording = read_upload(files)
+        recording = read_identified_upload(files) if ask.output == "identified" else read_upload(files)
         seconds = recording.seconds
-        if ask.output == "recording":
+        if ask.output in ("recording", "identified"):
             metadata, raw = encode_recording(check_length(recording, ask.seconds), seconds)
         elif ask.output == "beginning":
             metadata, raw = encode_recording(first_seconds(recording, ask.seconds), seconds)

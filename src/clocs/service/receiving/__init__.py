@@ -1,0 +1,1 @@
+"""Reception of ECGs from a watched folder and by DICOM, into a store with pseudonyms."""

@@ -207,13 +207,14 @@ def test_the_unit_is_closed() -> None:
     assert {"seccomp", "landlock_restrict_self"} <= set(allowed)
 
 
-def test_systemd_understands_the_unit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("unit", ["clocs.service", "clocs-receive.service"])
+def test_systemd_understands_the_unit(tmp_path: Path, unit: str) -> None:
     analyse = shutil.which("systemd-analyze")
     if analyse is None:
         pytest.skip("no systemd-analyze; on Debian: apt-get install systemd")
-    text = (DEPLOY / "clocs.service").read_text().replace("/opt/clocs/bin/clocs", "/bin/true")
-    (tmp_path / "clocs.service").write_text(text)
-    done = subprocess.run([analyse, "verify", tmp_path / "clocs.service"], capture_output=True, text=True)
+    text = (DEPLOY / unit).read_text().replace("/opt/clocs/bin/clocs", "/bin/true")
+    (tmp_path / unit).write_text(text)
+    done = subprocess.run([analyse, "verify", tmp_path / unit], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
 
 

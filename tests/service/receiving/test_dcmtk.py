@@ -30,7 +30,7 @@ pytestmark = [
 @contextmanager
 def receiver(folder: Path, step: int) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Start a receiver that dies at a step, and yield it with its port; the port is empty if it died before."""
-    arguments = [folder / "store", folder / "spool", folder / "ward.key", str(step)]
+    arguments = [*(str(folder / name) for name in ("store", "spool", "ward.key")), str(step)]
     process = subprocess.Popen([sys.executable, SCRIPT, *arguments], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None

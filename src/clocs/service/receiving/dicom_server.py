@@ -73,9 +73,9 @@ def dicom_server(
             return OUT_OF_RESOURCES
         return SUCCESS
 
-    handlers = [(evt.EVT_C_ECHO, lambda event: SUCCESS), (evt.EVT_C_STORE, store)]
+    handlers: list[Any] = [(evt.EVT_C_ECHO, lambda event: SUCCESS), (evt.EVT_C_STORE, store)]
     try:
-        server = entity.start_server(address, block=False, evt_handlers=handlers)
+        server: Any = entity.start_server(address, block=False, evt_handlers=handlers)
     except OSError as error:
         raise ConfigError(f"Cannot listen on {address[0]}:{address[1]}: {error.strerror or error}.") from error
     try:

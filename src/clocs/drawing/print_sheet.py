@@ -222,7 +222,13 @@ def _write_text(axes: Axes, text: SheetText, notes: str, left: float, width: flo
     top = height - MARGIN
 
     def write(x: float, y: float, content: str, size: float = 8, weight: str = "normal") -> None:
-        options = {"fontsize": size, "fontweight": weight, "linespacing": 1.25, "color": INK, "va": "top"}
+        options: dict[str, Any] = {
+            "fontsize": size,
+            "fontweight": weight,
+            "linespacing": 1.25,
+            "color": INK,
+            "va": "top",
+        }
         axes.text(x, y, content, parse_math=False, **options)
 
     write(left, top, text.heading or "ECG", 12, "bold")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -68,7 +68,7 @@ def report_row(name: str, report: Report) -> dict[str, Any]:
     return row | asdict(report.origin)
 
 
-def table_writer(path: Path) -> Callable[[pa.Schema, Iterable[list[Mapping[str, Any]]]], None]:
+def table_writer(path: Path) -> Callable[[pa.Schema, Iterable[Sequence[Mapping[str, Any]]]], None]:
     """Return the function that writes a table of this file extension.
 
     Raises:
@@ -80,7 +80,7 @@ def table_writer(path: Path) -> Callable[[pa.Schema, Iterable[list[Mapping[str, 
         known = " or ".join(TABLE_EXTENSIONS)
         raise ConfigError(f"{path.name}: unknown file extension. Classes are written as {known}.")
 
-    def write(schema: pa.Schema, parts: Iterable[list[Mapping[str, Any]]]) -> None:
+    def write(schema: pa.Schema, parts: Iterable[Sequence[Mapping[str, Any]]]) -> None:
         with atomic_file(path) as file, make(file, schema) as writer:
             for rows in parts:
                 writer.write_table(_table(rows, schema, escape=path.suffix.lower() == ".csv"))
@@ -88,7 +88,7 @@ def table_writer(path: Path) -> Callable[[pa.Schema, Iterable[list[Mapping[str, 
     return write
 
 
-def _table(rows: list[Mapping[str, Any]], schema: pa.Schema, *, escape: bool) -> pa.Table:
+def _table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema, *, escape: bool) -> pa.Table:
     """Return rows as a table. Text is escaped for spreadsheets if it is written as CSV."""
 
     def cell(value: Any) -> Any:

@@ -93,12 +93,16 @@ def test_every_option_is_one_of_the_command(place: str) -> None:
     assert "--open-access" not in given
 
 
-def test_the_options_that_pages_and_comments_name_exist() -> None:
-    serve = get_command(app).commands["serve"]  # type: ignore[attr-defined]
-    known = {name for parameter in serve.params for name in parameter.opts}
-    text = "".join(path.read_text() for path in FILES if path.name != "Dockerfile")
-    text += "\n".join(re.findall(r"clocs serve[^`\n]*", (ROOT / "docs" / "deployment.md").read_text()))
-    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)) <= known
+@pytest.mark.parametrize(("command", "page"), [("serve", "deployment.md"), ("receive", "receiving.md")])
+def test_the_options_that_pages_and_comments_name_exist(command: str, page: str) -> None:
+    parameters = get_command(app).commands[command].params  # type: ignore[attr-defined]
+    known = {name for parameter in parameters for name in parameter.opts}
+    files = [path for path in FILES if path.name != "Dockerfile" and ("receive" in path.name) == (command == "receive")]
+    text = "".join(path.read_text() for path in files)
+    text += "\n".join(re.findall(rf"clocs {command}[^`\n]*", (ROOT / "docs" / page).read_text()))
+    found = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text))
+    assert found
+    assert found <= known
 
 
 def test_ports_are_one() -> None:

@@ -72,6 +72,14 @@ def test_a_command_that_cannot_continue_does_not_promise_it(
     assert capsys.readouterr().err == "interrupted\n"
 
 
+def test_a_table_of_classes_continues(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("clocs.cli.main.app", lambda: sys.exit(INTERRUPTED))
+    monkeypatch.setattr(sys, "argv", ["clocs", "classify", "ward", "--out", "classes.csv"])
+    with pytest.raises(SystemExit):
+        main()
+    assert capsys.readouterr().err == "interrupted; the same command continues where it stopped\n"
+
+
 def test_the_help_begins_with_data_and_has_every_command_under_its_heading() -> None:
     words = [line.strip("╭─╮│ ") for line in CliRunner().invoke(app, ["--help"]).output.splitlines()]
     found = [word for line in words for word in (line, line.split(" ")[0]) if word in PANELS or word in COMMANDS]

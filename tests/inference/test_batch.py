@@ -21,7 +21,7 @@ from clocs.core.sources import open_source
 from clocs.inference import batch, batch_inputs
 from clocs.inference.batch import classify_all
 from clocs.inference.pretrained import PretrainedEncoder, load_encoder
-from clocs.inference.report import NOTICE
+from clocs.inference.report import NOTICE, make_report
 from clocs.training.encoder_folder import read_config
 from tests.inference.conftest import LEADS, make_classifier, make_encoder
 
@@ -121,7 +121,6 @@ def test_finished_tasks_do_not_run_again(
     out, whole = tmp_path / "classes.csv", tmp_path / "whole.csv"
     classify_all(archive, whole, encoder=classifying)
     classified: list[str] = []
-    make_report = batch.make_report
 
     def counting(encoder: PretrainedEncoder, recording: clocs.Recording, **options: Any) -> Any:
         classified.append(recording.record_id)

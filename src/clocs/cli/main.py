@@ -33,7 +33,7 @@ INTERRUPTED = 130
 """Exit code of typer after a KeyboardInterrupt, which ``app()`` does not raise."""
 RESUMABLE: Final = {
     *("ingest", "deidentify", "download", "withdraw", "compact", "prune"),
-    *("pretrain", "finetune", "benchmark", "embed", "classify"),
+    *("pretrain", "finetune", "benchmark", "embed"),
 }
 """Commands that continue where they stopped when they are called again."""
 
@@ -118,7 +118,8 @@ def main() -> None:
         sys.exit(1)
     except SystemExit as ended:
         if ended.code == INTERRUPTED:
-            hint = "; the same command continues where it stopped" if RESUMABLE & set(sys.argv[1:3]) else ""
+            resumable = RESUMABLE & set(sys.argv[1:3]) or (sys.argv[1:2] == ["classify"] and "--out" in sys.argv)
+            hint = "; the same command continues where it stopped" if resumable else ""
             typer.secho(f"interrupted{hint}", err=True)
         raise
     except OSError as error:  # e.g. a full disk under the output

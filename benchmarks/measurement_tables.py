@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
+
+from page_tables import table, write_tables
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements.md"
 MARKS = {
@@ -29,19 +29,7 @@ VALUES = {
 
 def write_page(results: dict[str, Any]) -> None:
     """Replace the tables of the page."""
-    text = PAGE.read_text()
-    for name, make in TABLES.items():
-        pattern = rf"(?s)(<!-- table: {name} -->\n).*?(<!-- end -->)"
-        body = make(results)
-        text, count = re.subn(pattern, lambda found, body=body: f"{found[1]}{body}\n{found[2]}", text)
-        if count != 1:
-            raise SystemExit(f"{PAGE.name} has {count} places for the table '{name}'.")
-    PAGE.write_text(text)
-
-
-def _table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [titles, ["---"] * len(titles), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    write_tables(PAGE, {name: make(results) for name, make in TABLES.items()})
 
 
 def _ludb(results: dict[str, Any]) -> str:
@@ -62,7 +50,7 @@ def _ludb(results: dict[str, Any]) -> str:
         "CSE limit of SD",
         "scatter of leads",
     ]
-    return _table(titles, rows)
+    return table(titles, rows)
 
 
 def _chapman(results: dict[str, Any]) -> str:
@@ -72,7 +60,7 @@ def _chapman(results: dict[str, Any]) -> str:
             shares = [f"{100 * row[key]:.0f} %" for key in ("within_10", "within_20")] if row["n"] else ["", ""]
             count = f"{row['n']:,} of {row['recordings']:,}"
             rows.append([title, group, count, f"{row['bias']:+.1f}", f"{row['sd']:.1f}", *shares])
-    return _table(["value", "rhythm", "measured", "bias", "SD", "within 10", "within 20"], rows)
+    return table(["value", "rhythm", "measured", "bias", "SD", "within 10", "within 20"], rows)
 
 
 def _mitdb(results: dict[str, Any]) -> str:
@@ -81,9 +69,9 @@ def _mitdb(results: dict[str, Any]) -> str:
     rows = [[name, *(f"{row[key]:,}" for key in ("beats", "missed", "extra"))] for name, row in worst]
     missed, extra = (sum(row[key] for row in found["records"].values()) for key in ("missed", "extra"))
     rows.append(["all 48", f"{found['beats']:,}", f"{missed:,}", f"{extra:,}"])
-    table = _table(["record", "beats", "missed", "extra"], rows)
+    records = table(["record", "beats", "missed", "extra"], rows)
     sensitivity, ppv = (f"{100 * found[key]:.2f} %" for key in ("sensitivity", "ppv"))
-    return f"Sensitivity {sensitivity}, positive predictive value {ppv}.\n\n{table}"
+    return f"Sensitivity {sensitivity}, positive predictive value {ppv}.\n\n{records}"
 
 
 def _synthetic(results: dict[str, Any]) -> str:
@@ -92,7 +80,7 @@ def _synthetic(results: dict[str, Any]) -> str:
         if row := results["synthetic"].get(name):
             shares = [f"{100 * row[key]:.0f} %" for key in ("within_10", "within_20")]
             rows.append([title, str(row["n"]), f"{row['bias']:+.1f}", f"{row['sd']:.1f}", *shares])
-    return _table(["value", "measured", "bias", "SD", "within 10", "within 20"], rows)
+    return table(["value", "measured", "bias", "SD", "within 10", "within 20"], rows)
 
 
 def _absent(results: dict[str, Any]) -> str:
@@ -107,7 +95,7 @@ def _absent(results: dict[str, Any]) -> str:
         row = results["chapman"]["pr_given"][rhythm]
         share = round(row["share"] * row["recordings"])
         rows.append([f"Chapman test patients with {title}: PR", str(row["recordings"]), "", str(share)])
-    return _table(["recordings", "number", "with a heart rate", "with the interval"], rows)
+    return table(["recordings", "number", "with a heart rate", "with the interval"], rows)
 
 
 def _speed(results: dict[str, Any]) -> str:

@@ -93,6 +93,16 @@ def test_a_folder_becomes_a_table(command: Command, originals: Path, folder: Pat
     assert "not a folder" in command("classify", file, "--encoder", folder, "--out", "classes.csv", code=1)[1]
 
 
+def test_classes_of_noise_are_withheld(command: Command, folder: Path, tmp_path: Path) -> None:
+    rows = "\n".join(f"{value:.3f}" for value in np.random.default_rng(0).normal(0, 0.3, 5000))
+    (tmp_path / "noise.csv").write_text(f"# clocs ECG 2\n# sampling_rate: 500\nII\n{rows}\n")
+    out, _ = command("classify", tmp_path / "noise.csv", "--encoder", folder)
+    assert out.splitlines()[:2] == ["No classes are given:", "heartbeats cannot be measured: no clear beats"]
+    assert "%" not in out
+    result = json.loads(command("classify", tmp_path / "noise.csv", "--encoder", folder, "--json")[0])
+    assert (result["classes"], len(result["withheld"])) == ([], 1)
+
+
 def test_mistakes_are_messages(command: Command, originals: Path, folder: Path) -> None:
     file = originals / RECORDS / "00001_hr.hea"
     assert "neither a folder nor a shipped encoder" in command("embed", file, "--encoder", "nowhere", code=1)[1]

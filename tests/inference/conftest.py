@@ -22,6 +22,7 @@ from clocs.inference.classifier import (
     LinearWeights,
     ReliabilityBin,
 )
+from clocs.inference.feature_space import FeatureSpace
 from clocs.inference.frame_pooling import POOLING
 from clocs.inference.pretrained import PretrainedEncoder, load_encoder
 from clocs.signals.framing import FramePolicy
@@ -117,6 +118,8 @@ def make_classifier(
     classes: int = 3,
     lead_sets: tuple[tuple[str, ...], ...] = (LEADS, ("II",)),
     joint: bool = False,
+    max_distance: float = 1e9,
+    heart_rates: tuple[float, float] = (20.0, 250.0),
 ) -> Classifier:
     """Return a classifier with random weights, and classes that are not sorted.
 
@@ -129,7 +132,8 @@ def make_classifier(
     card = ClassifierCard(
         classes=tuple(ClassInfo(name, f"meaning of {name}", 1 / (place + 2)) for place, name in enumerate(names)),
         multi_label=multi_label,
-        lead_sets=tuple(LeadSet(leads, adjustment, (bins,) * classes, 0.9, 0.8) for leads in lead_sets),
+        lead_sets=tuple(LeadSet(leads, adjustment, (bins,) * classes, 0.9, 0.8, max_distance) for leads in lead_sets),
+        heart_rates=heart_rates,
         limitations=("It has seen no paced rhythm.",),
         trained_on={"dataset": "chapman", "split_sha256": "0" * 64},
         encoder_sha256=encoder_sha256,
@@ -139,4 +143,8 @@ def make_classifier(
         dimension = len(POOLING) * EMBEDDING * (1 if joint else len(leads))
         return LinearWeights.rounded(random.normal(size=(classes, dimension)) / 50, random.normal(size=classes))
 
-    return Classifier(card, tuple(weights(leads) for leads in lead_sets))
+    spaces = tuple(
+        FeatureSpace(np.zeros((1 if joint else len(leads), EMBEDDING), np.float32), np.eye(EMBEDDING, dtype=np.float32))
+        for leads in lead_sets
+    )
+    return Classifier(card, tuple(weights(leads) for leads in lead_sets), spaces)

@@ -37,7 +37,7 @@ def fitted(multi_label: bool) -> tuple[Classifier, npt.NDArray[np.float32], npt.
         weight, bias = model.coef_, model.intercept_
     made = make_classifier("0" * 64, multi_label=multi_label)
     weights = (LinearWeights.rounded(weight, bias), made.weights[1])
-    return Classifier(made.card, weights), features, model.predict_proba(features)
+    return Classifier(made.card, weights, made.spaces), features, model.predict_proba(features)
 
 
 @pytest.mark.parametrize("multi_label", [False, True])
@@ -90,11 +90,17 @@ def test_a_saved_classifier_is_loaded(tmp_path: Path) -> None:
         "0.weight": ((3, DIMENSION), "<f2"),
         "0.factor": ((3,), "<f4"),
         "0.bias": ((3,), "<f4"),
+        "0.mean": ((4, EMBEDDING), "<f4"),
+        "0.whitening": ((EMBEDDING, EMBEDDING), "<f2"),
+        "0.whitening_factor": ((EMBEDDING,), "<f4"),
         "1.weight": ((3, 3 * EMBEDDING), "<f2"),
         "1.factor": ((3,), "<f4"),
         "1.bias": ((3,), "<f4"),
+        "1.mean": ((1, EMBEDDING), "<f4"),
+        "1.whitening": ((EMBEDDING, EMBEDDING), "<f2"),
+        "1.whitening_factor": ((EMBEDDING,), "<f4"),
     }
-    assert unseal((tmp_path / "classifier.json").read_bytes(), "")["format"] == "clocs-classifier-3"
+    assert unseal((tmp_path / "classifier.json").read_bytes(), "")["format"] == "clocs-classifier-4"
 
 
 @pytest.mark.parametrize("name", ["classifier.json", "classifier.safetensors"])
@@ -122,7 +128,7 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"format": "clocs-classifier-2"}, "clocs-classifier-2"),
+        ({"format": "clocs-classifier-3"}, "clocs-classifier-3"),
         ({"representation": "mean_probability"}, "mean_probability"),
         ({"lead_sets": []}, "lead_sets"),
         ({"classes": []}, "classes"),
@@ -149,9 +155,9 @@ def test_arrays_of_wrong_shape_or_type_are_rejected(name: str, values: npt.NDArr
     made = make_classifier("ab" * 32)
     wrong = replace(made.weights[0], **{name: values})
     with pytest.raises(ConfigError, match=name):
-        Classifier(made.card, (wrong, made.weights[1]))
+        Classifier(made.card, (wrong, made.weights[1]), made.spaces)
     with pytest.raises(ConfigError, match="2 sets of leads, got 1"):
-        Classifier(made.card, made.weights[:1])
+        Classifier(made.card, made.weights[:1], made.spaces)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +185,7 @@ def test_a_probability_finds_its_bin() -> None:
         ReliabilityBin(0.1, 0.2, 3, 0.15, 1 / 3),
         ReliabilityBin(0.9, 1.0, 9, 0.95, 1.0),
     )
-    info = LeadSet(("II",), ((1.0, 0.0),) * 2, ((), bins), None, None)
+    info = LeadSet(("II",), ((1.0, 0.0),) * 2, ((), bins), None, None, 1.0)
     assert info.bin_of(0, 0.1) is None
     found = {probability: info.bin_of(1, probability) for probability in (0.0, 0.1, 0.11, 0.2, 0.5, 0.9, 1.0)}
     assert found == {0.0: bins[0], 0.1: bins[0], 0.11: bins[1], 0.2: bins[1], 0.5: None, 0.9: None, 1.0: bins[2]}

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.functional import batch_norm, conv1d, max_pool1d
 
 import clocs
-from clocs.core.errors import ConfigError, IntegrityError, LeadError, SignalError, StoreError
+from clocs.core.errors import ConfigError, IntegrityError, LeadError, StoreError
 from clocs.core.files import seal, unseal
 from clocs.core.recording import Provenance, Recording
 from clocs.core.sources import Source, open_source
@@ -273,6 +273,12 @@ def of_both(tmp_path_factory: pytest.TempPathFactory) -> PretrainedEncoder:
     return load_encoder(folder)
 
 
+def beating(leads: tuple[str, ...]) -> Recording:
+    """Return an adult's sinus rhythm with these leads; ``ECG`` is lead I."""
+    whole = replace(sinus_rhythm(), age=50.0)
+    return replace(whole.select([{"ECG": "I"}.get(lead, lead) for lead in leads]), leads=leads)
+
+
 @pytest.mark.parametrize(
     ("leads", "used"),
     [
@@ -286,8 +292,7 @@ def of_both(tmp_path_factory: pytest.TempPathFactory) -> PretrainedEncoder:
 def test_the_largest_set_of_leads_is_used(
     leads: tuple[str, ...], used: tuple[str, ...], of_both: PretrainedEncoder
 ) -> None:
-    recording = make_recording(leads, num_samples=5000)
-    found = of_both.classify(recording)
+    found = of_both.classify(beating(leads))
     assert found.leads == used
     assert found.classifier == ("single" if used == ("ECG",) else "many")
     assert all(item.track_record.startswith("of ") for item in found.classes)
@@ -296,15 +301,15 @@ def test_the_largest_set_of_leads_is_used(
 
 
 def test_a_lead_with_a_fault_is_left_out_with_a_note(of_both: PretrainedEncoder) -> None:
-    recording = make_recording(("I", "II", "V1", "V2", "V3", "V4", "V5", "V6"), num_samples=5000)
+    recording = beating(("I", "II", "V1", "V2", "V3", "V4", "V5", "V6"))
     digital = recording.digital.copy()
     digital[5] = 0
     found = of_both.classify(replace(recording, digital=digital))
     assert found.leads == STANDARD_LEADS[:6]
-    assert found.notes[-1].startswith("lead V4 not used: flat")
+    assert any(note.startswith("lead V4 not used: flat") for note in found.notes)
     digital[:] = 0
-    with pytest.raises(SignalError, match="flat"):
-        of_both.classify(replace(recording, digital=digital))
+    found = of_both.classify(replace(recording, digital=digital))
+    assert (found.classes, found.withheld) == ((), ("no lead is usable",))
 
 
 def test_leads_of_no_set_are_rejected(of_both: PretrainedEncoder) -> None:

@@ -101,6 +101,17 @@ def test_real_files(name: str, client: Served, real_data: Path) -> None:
     assert (drawn.status, drawn.body[:4]) == (200, b"\x89PNG")
 
 
+def test_noise_gets_no_class_and_no_neighbours(client: Served) -> None:
+    noise = np.random.default_rng(0).normal(0, 0.3, (5000, 2))
+    rows = "\n".join(f"{one:.3f},{two:.3f}" for one, two in noise.tolist())
+    files = {"noise.csv": f"# clocs ECG 2\n# sampling_rate: 500\nI,II\n{rows}\n".encode()}
+    found = checked(schemas.ClassificationResponse, client.post("/api/v1/classify", files))
+    assert found["classes"] == []
+    assert "heartbeats cannot be measured: no clear beats" in found["withheld"]
+    told = problem(client.post("/api/v1/similar", files), 422, "unsuitable-recording")
+    assert "is not compared with patients" in told["detail"]
+
+
 def assert_same_classes(found: dict[str, Any], truth: Classification) -> None:
     assert [item["name"] for item in found["classes"]] == [item.name for item in truth.classes]
     wanted = [item.probability for item in truth.classes]

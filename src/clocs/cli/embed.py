@@ -142,6 +142,7 @@ def classify(
     """Estimate the probability of each class of an encoder's classifier. Research use only, not a diagnosis.
 
     Uses the largest set of leads that the classifier and the file have in common: all twelve, six limb leads, I or II.
+    Classes are withheld, with the reason, from noise, children, paced recordings and others unlike the training data.
 
     For a folder or a store, writes a table with measurements and classes, one row per recording. A row without classes
     has the reason. An interrupted command continues where it stopped.
@@ -197,6 +198,13 @@ def _classify_file(file: Path, encoder: str, classifier: str | None, device: str
     found = load_encoder(encoder, device=device).classify(file, classifier=classifier)
     if as_json:
         typer.echo(json.dumps({"file": str(file), **asdict(found)}))
+        return
+    for finding in found.findings:
+        typer.secho(f"finding: {finding}", bold=True)
+    if found.withheld:
+        typer.secho("No classes are given:", bold=True)
+        for sentence in (*found.withheld, *found.notes):
+            typer.echo(sentence)
         return
     rows = [
         (item.name, item.meaning, f"{item.probability:.1%}", item.track_record, f"{item.prevalence:.1%}")

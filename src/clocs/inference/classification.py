@@ -1,20 +1,28 @@
-"""Classification of a recording by the largest set of leads that a classifier and the recording have in common."""
+"""Classification of a recording by the largest set of leads that a classifier and the usable leads have in common."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 
 from clocs.core.errors import LeadError
 from clocs.core.recording import Recording
+from clocs.inference.abstention import (
+    PACED,
+    PACED_REASON,
+    PACING_CLASSES,
+    InputVerdict,
+    judge_features,
+    judge_patient,
+    judge_signal,
+)
 from clocs.inference.classifier import Classifier
 from clocs.inference.frame_pooling import OVERLAP, POOLING, pool_frames
-from clocs.inference.input_checks import lead_faults, recording_label
-from clocs.inference.preparation import EncoderInput, PreparedFrames, format_leads, prepare
-from clocs.inference.results import ClassProbability
+from clocs.inference.input_checks import recording_label, warnings_for
+from clocs.inference.preparation import EncoderInput, PreparedFrames, check_length, check_unit, format_leads, prepare
+from clocs.inference.results import Classification, ClassProbability
 from clocs.signals.leads import LEAD_SETS, available_leads
 from clocs.signals.resampling import Floats
 
@@ -22,47 +30,72 @@ SET_NAMES: Final = dict(zip(LEAD_SETS, ("all twelve leads", "the six limb leads"
 """Names of common sets of leads for sentences."""
 
 
-@dataclass(frozen=True)
-class ClassifierInput:
-    """Frames of a recording for one set of leads of a classifier."""
+def classify_recording(
+    recording: Recording,
+    expected: EncoderInput,
+    classifiers: Mapping[str, Classifier],
+    embed: Callable[[PreparedFrames], Floats],
+) -> Classification:
+    """Return the classes of a recording, or the reasons for which they are withheld.
 
-    name: str
-    """Name of the classifier."""
-    set_index: int
-    """Index of the set in ``card.lead_sets``."""
-    prepared: PreparedFrames
-    """Overlapping frames of the leads of the set."""
-
-
-def choose_input(
-    recording: Recording, expected: EncoderInput, classifiers: Mapping[str, Classifier]
-) -> ClassifierInput:
-    """Return the frames that classify a recording.
-
-    The first classifier with a set of leads that the recording has is used, with its largest one. Leads that fail the
-    quality gate are left out with a note, unless no set remains.
+    The first classifier with a set of leads that the recording has is used, with its largest set of usable leads.
 
     Args:
         recording: The recording.
         expected: The encoder's input format.
         classifiers: Classifiers by name, in order of preference.
+        embed: Function that returns the embeddings (rows, E) of frames.
 
     Raises:
         LeadError: No classifier has a set of leads that the recording has.
-        SignalError: The recording fails the quality gate, or is too short.
+        SignalError: The recording is too short, or its length differs from its header.
+        UnitError: The recording has another unit.
     """
-    faults = lead_faults(recording)
-    sound = tuple(lead for lead in recording.leads if lead not in faults)
-    notes = tuple(f"{format_leads((lead,))} not used: {fault}" for lead, fault in faults.items())
-    chosen = _largest_set(sound, classifiers)
-    if chosen is None:
-        chosen, notes = _largest_set(recording.leads, classifiers), ()
-    if chosen is None:
+    intended = _largest_set(recording.leads, classifiers)
+    if intended is None:
         raise _no_lead_set(recording, classifiers)
+    check_unit(recording, expected)
+    check_length(recording, expected)
+    verdict = judge_signal(recording)
+    reasons, age_notes = judge_patient(recording)
+    notes = (*verdict.notes, *age_notes)
+    chosen = _largest_set(verdict.leads, classifiers) if verdict.leads else None
+    if verdict.leads and chosen is None:
+        reasons += (f"no classifier was validated on {format_leads(verdict.leads)} alone",)
+    if verdict.reasons or chosen is None:
+        return _withheld(intended[0], classifiers, verdict, (*verdict.reasons, *reasons), notes)
     name, index = chosen
-    leads = classifiers[name].card.lead_sets[index].leads
-    prepared = prepare(recording, expected, only_leads=leads, overlap=OVERLAP)
-    return ClassifierInput(name, index, replace(prepared, notes=(*prepared.notes, *notes)))
+    classifier = classifiers[name]
+    prepared = prepare(recording, expected, only_leads=classifier.card.lead_sets[index].leads, overlap=OVERLAP)
+    notes = (*prepared.notes, *notes, *warnings_for(recording))
+    num_frames = len(prepared.lead) // (1 if expected.all_leads else len(prepared.leads))
+    features = pool_recording_features(embed(prepared), num_frames)
+    reasons += judge_features(classifier, index, features, verdict.heart_rate)
+    if reasons:
+        return _withheld(name, classifiers, verdict, reasons, notes)
+    classes = classify_features(classifier, features, index)
+    if PACED in verdict.findings:
+        classes = tuple(item for item in classes if item.name in PACING_CLASSES)
+        reasons = () if classes else (PACED_REASON,)
+        notes = (*notes, PACED_REASON) if classes else notes
+    card = classifier.card
+    return Classification(
+        name, prepared.leads, classes, card.multi_label, card.limitations, notes, verdict.findings, reasons
+    )
+
+
+def _withheld(
+    name: str,
+    classifiers: Mapping[str, Classifier],
+    verdict: InputVerdict,
+    reasons: Sequence[str],
+    notes: Sequence[str],
+) -> Classification:
+    """Return a classification without classes."""
+    card = classifiers[name].card
+    return Classification(
+        name, (), (), card.multi_label, card.limitations, tuple(notes), verdict.findings, tuple(reasons)
+    )
 
 
 def _largest_set(leads: tuple[str, ...], classifiers: Mapping[str, Classifier]) -> tuple[str, int] | None:

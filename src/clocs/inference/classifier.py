@@ -16,6 +16,7 @@ from safetensors.numpy import load_file, save
 
 from clocs.core.errors import ConfigError, IntegrityError, StoreError
 from clocs.core.files import file_hash, seal, unseal, write_bytes
+from clocs.inference.feature_space import FeatureSpace
 from clocs.metrics.calibration import Reliability, adjust_probabilities, to_probabilities
 
 TENSORS, ABOUT = "classifier.safetensors", "classifier.json"
@@ -71,6 +72,8 @@ class LeadSet:
     """Macro AUC of the validation recordings. They also selected the regularisation and the calibration."""
     test_auc: Fraction | None
     """Macro AUC of the test recordings."""
+    max_distance: Annotated[float, Field(gt=0)]
+    """Distance from the training recordings above which classes are withheld, from validation recordings."""
 
     def bin_of(self, class_index: int, probability: float) -> ReliabilityBin | None:
         """Return the bin of a probability of a class, or None if no validation patient is in it."""
@@ -82,7 +85,7 @@ class ClassifierCard(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    format: Literal["clocs-classifier-3"] = "clocs-classifier-3"
+    format: Literal["clocs-classifier-4"] = "clocs-classifier-4"
     """Version of the file format."""
     classes: tuple[ClassInfo, ...] = Field(min_length=1)
     """Classes in the order of the weights."""
@@ -94,6 +97,8 @@ class ClassifierCard(BaseModel):
     has one embedding for all of them."""
     lead_sets: tuple[LeadSet, ...] = Field(min_length=1)
     """Leads that it was fitted on, the largest set first. Each set has weights of its own."""
+    heart_rates: tuple[float, float]
+    """Lowest and highest heart rate per minute that it was fitted on. Classes of others are withheld."""
     limitations: tuple[str, ...]
     """Limitations for users, one sentence each."""
     trained_on: dict[str, Any]
@@ -149,11 +154,14 @@ class Classifier:
     """Description of the classifier."""
     weights: tuple[LinearWeights, ...]
     """Weights of each set of leads."""
+    spaces: tuple[FeatureSpace, ...]
+    """Distribution of the training recordings for each set of leads."""
 
     def __post_init__(self) -> None:
         classes = len(self.card.classes)
-        if len(self.weights) != len(self.card.lead_sets):
-            raise ConfigError(f"Expected weights of {len(self.card.lead_sets)} sets of leads, got {len(self.weights)}.")
+        for items in (self.weights, self.spaces):
+            if len(items) != len(self.card.lead_sets):
+                raise ConfigError(f"Expected weights of {len(self.card.lead_sets)} sets of leads, got {len(items)}.")
         for item in self.weights:
             shapes = {"weight": (classes, item.weight.shape[-1]), "bias": (classes,)}
             for name, shape in shapes.items():
@@ -178,13 +186,18 @@ class Classifier:
         found = self.weights[set_index].probabilities(features, multi_label=self.card.multi_label)
         return adjust_probabilities(found, slope, offset, self.card.multi_label)
 
+    def distances(self, features: npt.NDArray[np.floating], set_index: int) -> npt.NDArray[np.float64]:
+        """Return the distances (N,) of recordings from those of training. Arguments are as in ``probabilities``."""
+        return self.spaces[set_index].distances(features)
+
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the classifier to a folder: its tensors, then its JSON with the hash of the tensors."""
         path = Path(folder) / TENSORS
         tensors: dict[str, npt.NDArray[Any]] = {}
-        for index, item in enumerate(self.weights):
+        for index, (item, space) in enumerate(zip(self.weights, self.spaces, strict=True)):
             halves, factor = _to_float16(item.weight)
             tensors |= {f"{index}.weight": halves, f"{index}.factor": factor, f"{index}.bias": item.bias}
+            tensors |= {f"{index}.{name}": values for name, values in space.tensors().items()}
         write_bytes(path, save({name: np.ascontiguousarray(values) for name, values in tensors.items()}))
         body = {**self.card.model_dump(mode="json"), "tensors_sha256": file_hash(path)}
         write_bytes(path.with_name(ABOUT), seal(body))
@@ -211,7 +224,9 @@ class Classifier:
                 )
         try:
             card = ClassifierCard.model_validate(body)
-            return cls(card, _weights(_read_tensors(path.with_name(TENSORS), sha256), len(card.lead_sets)))
+            tensors, indices = _read_tensors(path.with_name(TENSORS), sha256), range(len(card.lead_sets))
+            spaces = tuple(FeatureSpace.from_tensors(tensors, f"{index}.") for index in indices)
+            return cls(card, _weights(tensors, len(indices)), spaces)
         except (ValidationError, KeyError, ConfigError) as error:
             raise IntegrityError(f"{_file_label(path)}: is not a valid classifier: {error}") from error
 

@@ -87,6 +87,12 @@ def lead_faults(recording: Recording) -> dict[str, str]:
     return faults
 
 
+def recording_faults(recording: Recording) -> list[Finding]:
+    """Return faults of a recording as a whole, among them leads that contradict the lead equations."""
+    findings = assess(recording, GATE)
+    return [item for item in findings if item.reason == "lead_equations" or item.lead not in recording.leads]
+
+
 def check_flat_frames(recording: Recording, policy: FramePolicy, num_frames: int) -> None:
     """Raise an error if a lead is flat for a frame. The gate sees only leads that are flat throughout."""
     assert policy.sampling_rate is not None

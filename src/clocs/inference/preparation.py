@@ -119,7 +119,7 @@ def prepare(
             "This encoder was trained on frames of any sampling rate, so there is no sampling rate to resample a "
             "recording to. Use another encoder, or pass frames cut as in its training to embed_frames."
         )
-    _check_unit(recording, expected)
+    check_unit(recording, expected)
     recording = _name_unnamed_lead(recording, expected)
     leads = only_leads or _usable_leads(recording, expected, any_lead and not expected.all_leads)
     if expected.all_leads:
@@ -194,7 +194,14 @@ def _name_unnamed_lead(recording: Recording, expected: EncoderInput) -> Recordin
     return replace(recording, leads=tuple(name if lead == UNNAMED_LEAD else lead for lead in recording.leads))
 
 
-def _check_unit(recording: Recording, expected: EncoderInput) -> None:
+def check_length(recording: Recording, expected: EncoderInput) -> None:
+    """Raise an error if a recording is shorter than a frame of the encoder."""
+    if expected.sampling_rate is not None:
+        count_frames(recording, expected.policy.model_copy(update={"num_segments": 1}))
+
+
+def check_unit(recording: Recording, expected: EncoderInput) -> None:
+    """Raise an error if a recording has another unit than the encoder."""
     if recording.unit != expected.unit:
         raise UnitError(
             f"{recording_label(recording)} is in {UNIT_NAMES[recording.unit]}; the encoder was trained on "

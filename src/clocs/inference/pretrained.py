@@ -16,9 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from clocs.core.errors import ConfigError, IntegrityError, StoreError
-from clocs.inference.classification import choose_input, classify_features, pool_recording_features
+from clocs.inference.classification import classify_recording
 from clocs.inference.classifier import FOLDER, Classifier, load_classifiers
-from clocs.inference.input_checks import warnings_for
 from clocs.inference.preparation import EncoderInput, PreparedFrames, prepare
 from clocs.inference.recordings import RecordingLike, as_recording
 from clocs.inference.results import Classification, Embeddings
@@ -161,7 +160,8 @@ class PretrainedEncoder:
         """Return the class probabilities of a recording.
 
         A classifier has weights for several sets of leads, such as all twelve, the six limb leads, I and II. The
-        largest set that the recording has is used. Leads that can be derived count as present.
+        largest set of usable leads is used. Leads that can be derived count as present. Classes are withheld, with the
+        reasons, from noise, children, paced recordings and recordings unlike those that it was fitted on.
 
         Args:
             source: A file, a :class:`clocs.Recording`, or an array (leads, samples).
@@ -171,30 +171,20 @@ class PretrainedEncoder:
             classifier: Name of a classifier. None: the first with a set of leads that the recording has.
 
         Returns:
-            The classes by descending probability, with the leads that were used, limitations and notes. For research;
-            not a diagnosis.
+            The classes by descending probability, with the leads that were used, limitations and notes; or no classes
+            and the reasons. For research; not a diagnosis.
 
         Raises:
             ConfigError: The encoder has no classifier of this name, or an array is not described completely.
             LeadError: The recording has no set of leads of the classifier.
-            SignalError: The recording fails the quality gate or is too short.
+            SignalError: The recording is too short.
             StoreError: The encoder has no classifier.
             UnitError: The recording has another unit.
         """
         chosen = self.classifier(classifier)  # an unknown name is rejected before any work
         recording = as_recording(source, sampling_rate=sampling_rate, leads=leads, unit=unit)
-        found = choose_input(recording, self.input, self.classifiers if classifier is None else {classifier: chosen})
-        prepared, card = found.prepared, self.classifiers[found.name].card
-        num_frames = len(prepared.lead) // (1 if self.input.all_leads else len(prepared.leads))
-        features = pool_recording_features(self.embed_prepared(prepared), num_frames)
-        return Classification(
-            found.name,
-            prepared.leads,
-            classify_features(self.classifiers[found.name], features, found.set_index),
-            card.multi_label,
-            card.limitations,
-            (*prepared.notes, *warnings_for(recording)),
-        )
+        available = self.classifiers if classifier is None else {classifier: chosen}
+        return classify_recording(recording, self.input, available, self.embed_prepared)
 
     def classifier(self, name: str | None = None) -> Classifier:
         """Return a classifier.

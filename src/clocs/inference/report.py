@@ -43,7 +43,7 @@ class Report:
     measurements: Measurements
     """Heart rate, intervals and axes."""
     classification: Classification | None
-    """Classes; None if they are withheld."""
+    """Classes, none if they are withheld; None if the recording has other leads, another unit, or is too short."""
     withheld: str
     """Why classes are withheld; empty if they are given."""
 
@@ -78,4 +78,6 @@ def make_report(encoder: PretrainedEncoder, recording: Recording, *, classifier:
         found = encoder.classify(recording, classifier=classifier)
     except (LeadError, SignalError, UnitError) as error:
         withheld = error.message
+    else:
+        withheld = "; ".join(found.withheld)
     return Report(report_origin(encoder), measure(recording), found, withheld)

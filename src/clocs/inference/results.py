@@ -78,10 +78,14 @@ class Classification:
     leads: tuple[str, ...]
     """Leads that were used: the largest set of the classifier that the recording has."""
     classes: tuple[ClassProbability, ...]
-    """Classes by descending probability."""
+    """Classes by descending probability. Empty if they are withheld; of a paced recording only a class of pacing."""
     multi_label: bool
     """True if several classes may be true at once; otherwise the probabilities sum to 1."""
     limitations: tuple[str, ...]
     """Limitations of the classifier, one sentence each."""
     notes: tuple[str, ...]
     """Corrections, omissions and doubts about the recording, one sentence each."""
+    findings: tuple[str, ...] = ()
+    """Findings that need no classifier: ``paced``."""
+    withheld: tuple[str, ...] = ()
+    """Why classes are withheld, one sentence each. Empty: they are not."""

@@ -18,7 +18,7 @@ from clocs.measurements import axes, delineation
 from clocs.measurements.filtering import filter_signal
 from clocs.measurements.flutter import flutter_ratio
 from clocs.measurements.median_beat import MedianBeat, make_median_beat
-from clocs.measurements.pacing_spikes import find_spikes, remove_spikes
+from clocs.measurements.pacing_spikes import are_coupled, find_spikes, remove_spikes
 from clocs.measurements.qrs_detection import detect_qrs, qrs_curve
 from clocs.measurements.results import NAMES, MarkedBeat, Measurement, Measurements
 
@@ -109,14 +109,15 @@ def measure(
     spikes = find_spikes(signal, sampling_rate)
     if len(spikes):
         signal = remove_spikes(signal, spikes, sampling_rate)
-    return _analyze(signal, sampling_rate, names, paced=len(spikes) > 0)
+    return _analyze(signal, sampling_rate, names, spikes / sampling_rate)
 
 
-def _analyze(signal: Values, sampling_rate: float, leads: tuple[str, ...], *, paced: bool) -> Measurements:
+def _analyze(signal: Values, sampling_rate: float, leads: tuple[str, ...], spikes: Array) -> Measurements:
     """Measure a signal without gaps, again without the leads whose beats do not resemble each other."""
     filtered = filter_signal(signal, sampling_rate)
     curve = qrs_curve(filtered.slopes, filtered.slope_rate)
     at = detect_qrs(curve, filtered.slope_rate)
+    paced = are_coupled(spikes, at / filtered.slope_rate)
     if len(at) < MIN_BEATS or at[-1] - at[0] < MIN_SPAN * len(curve):
         return _nothing(f"fewer than {MIN_BEATS} beats, or only in a part of the signal", leads, len(at), paced=paced)
     positions = np.rint(at * (filtered.sampling_rate / filtered.slope_rate)).astype(np.intp)
@@ -125,7 +126,7 @@ def _analyze(signal: Values, sampling_rate: float, leads: tuple[str, ...], *, pa
         agreement = lead_agreement(median, filtered.sampling_rate)
         good = np.flatnonzero(agreement >= MIN_LEAD_AGREEMENT)
         if 0 < len(good) < len(leads):
-            return _analyze(signal[good], sampling_rate, tuple(leads[row] for row in good), paced=paced)
+            return _analyze(signal[good], sampling_rate, tuple(leads[row] for row in good), spikes)
     intervals = np.diff(at) / filtered.slope_rate
     background = float(np.median(curve) / np.median(curve[at]))
     if median is None or not _has_beats(median, signal, 60 / float(intervals.mean()), background):

@@ -20,6 +20,12 @@ MIN_SPIKES_PER_SECOND: Final = 0.35
 """Minimum number of spikes per second. Fewer are artifacts."""
 MIN_SAMPLING_RATE: Final = 250.0
 """Minimum sampling rate in Hz at which spikes are narrower than QRS complexes."""
+COUPLING_WINDOW: Final = (-0.3, 0.03)
+"""Seconds from the middle of QRS in which the spike of a paced beat is."""
+MAX_DELAY_CHANGE: Final = 0.02
+"""Maximum difference in seconds of the delays of spikes of paced beats from their median."""
+MIN_COUPLED: Final = 0.3
+"""Minimum fraction of beats with such a spike. Artifacts are at any time between beats."""
 REMOVED: Final = 0.012
 """Seconds to both sides of a spike that are replaced by a line."""
 
@@ -47,6 +53,22 @@ def find_spikes(signal: Values, sampling_rate: float) -> Positions:
     is_peak = narrow == maximum_filter1d(narrow, 2 * reach + 1)
     found = np.flatnonzero(is_peak & (narrow > MIN_HEIGHT) & (narrow > MIN_SHARPNESS * around))
     return found if len(found) * sampling_rate >= MIN_SPIKES_PER_SECOND * signal.shape[1] else np.empty(0, np.intp)
+
+
+def are_coupled(spikes: npt.NDArray[np.float64], beats: npt.NDArray[np.float64]) -> bool:
+    """Return whether spikes precede beats by a constant delay, as those of a pacemaker do.
+
+    Args:
+        spikes: Times of spikes in seconds.
+        beats: Times of the middle of QRS complexes in seconds.
+    """
+    if not len(spikes) or not len(beats):
+        return False
+    delays = spikes[None] - beats[:, None]
+    nearest = delays[np.arange(len(beats)), np.abs(delays).argmin(axis=1)]
+    inside = nearest[(nearest > COUPLING_WINDOW[0]) & (nearest < COUPLING_WINDOW[1])]
+    constant = np.abs(inside - np.median(inside)) < MAX_DELAY_CHANGE if len(inside) else inside
+    return bool(constant.sum() >= MIN_COUPLED * len(beats) and constant.sum() > 1)
 
 
 def remove_spikes(signal: Values, spikes: Positions, sampling_rate: float) -> Values:

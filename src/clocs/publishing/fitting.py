@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,9 @@ from clocs.inference.classifier import (
     LinearWeights,
     reliability_bins,
 )
+from clocs.inference.feature_space import FeatureSpace
+from clocs.inference.frame_pooling import POOLING
+from clocs.measurements.measurements import RATE_LIMITS, measure
 from clocs.metrics.calibration import adjust_probabilities, fit_adjustment, reliability
 from clocs.metrics.pooling import pool_truth
 from clocs.metrics.ranking import auc, macro_average
@@ -29,6 +33,12 @@ from clocs.store.store import Store
 from clocs.store.task_targets import TaskTargets
 
 Bools = npt.NDArray[np.bool_]
+MAX_MEASURED: Final = 400
+"""Number of training recordings whose heart rate is measured."""
+RATE_MARGIN: Final = 0.1
+"""Fraction by which the range of heart rates is widened, because a sample misses the extremes."""
+DISTANCE_QUANTILE: Final = 0.999
+"""Fraction of validation recordings within the limit of the distance."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +47,7 @@ class _FittedSet:
 
     description: LeadSet
     weights: LinearWeights
+    space: FeatureSpace
     strength: float
     test: ModelOutputs
 
@@ -47,6 +58,7 @@ def fit_classifier(
     targets: TaskTargets,
     features: Mapping[tuple[str, ...], RecordingFeatures],
     encoder_sha256: str,
+    embedding_dim: int,
 ) -> tuple[Classifier, list[ModelOutputs]]:
     """Fit a classifier of a task, and test it.
 
@@ -56,13 +68,15 @@ def fit_classifier(
         targets: Targets of the task.
         features: Features of all recordings by leads, the largest set first.
         encoder_sha256: Hash of the encoder's weights.
+        embedding_dim: Dimension of an embedding of the encoder.
 
     Returns:
         The classifier, and its calibrated probabilities of the test recordings for each set of leads.
     """
     dataset = DATASETS.get(store.manifest.dataset["name"])
-    fitted = [_fit_set(store, split, targets, leads, found) for leads, found in features.items()]
-    prevalence = _prevalence(store, targets, split.mask("train") & targets.included)
+    fitted = [_fit_set(store, split, targets, leads, found, embedding_dim) for leads, found in features.items()]
+    trained = split.mask("train") & targets.included
+    prevalence = _prevalence(store, targets, trained)
     card = ClassifierCard(
         classes=tuple(
             ClassInfo(name, dataset.meanings.get(name, name), float(fraction))
@@ -70,6 +84,7 @@ def fit_classifier(
         ),
         multi_label=targets.task.kind != "multi-class",
         lead_sets=tuple(item.description for item in fitted),
+        heart_rates=heart_rate_limits(store, trained),
         limitations=(_class_limitation(targets), *dataset.limitations),
         trained_on={
             "dataset": dataset.name,
@@ -83,11 +98,39 @@ def fit_classifier(
         },
         encoder_sha256=encoder_sha256,
     )
-    return Classifier(card, tuple(item.weights for item in fitted)), [item.test for item in fitted]
+    weights, spaces = tuple(item.weights for item in fitted), tuple(item.space for item in fitted)
+    return Classifier(card, weights, spaces), [item.test for item in fitted]
+
+
+def heart_rate_limits(store: Store, records: Bools) -> tuple[float, float]:
+    """Return the lowest and highest heart rate of a sample of recordings, widened by ``RATE_MARGIN``.
+
+    Args:
+        store: The store.
+        records: The recordings, a mask (N,).
+
+    Returns:
+        Heart rates per minute; all that can be measured if no recording has one.
+    """
+    rows = np.flatnonzero(records)
+    sample = rows[:: max(1, len(rows) // MAX_MEASURED)]
+    measured = (measure(store.recording(int(row))).heart_rate.value for row in sample)
+    rates = [rate for rate in measured if rate is not None] or list(RATE_LIMITS)
+    return min(rates) * (1 - RATE_MARGIN), max(rates) * (1 + RATE_MARGIN)
+
+
+def distance_limit(space: FeatureSpace, features: npt.NDArray[np.floating]) -> float:
+    """Return the distance that all but ``1 - DISTANCE_QUANTILE`` of validation recordings with features keep to."""
+    return float(np.quantile(space.distances(features), DISTANCE_QUANTILE))
 
 
 def _fit_set(
-    store: Store, split: Split, targets: TaskTargets, leads: tuple[str, ...], features: RecordingFeatures
+    store: Store,
+    split: Split,
+    targets: TaskTargets,
+    leads: tuple[str, ...],
+    features: RecordingFeatures,
+    embedding_dim: int,
 ) -> _FittedSet:
     """Fit and calibrate the weights of one set of leads."""
     multi_label = targets.task.kind != "multi-class"
@@ -104,14 +147,16 @@ def _fit_set(
 
     selected, tested = calibrated(validation), calibrated(test)
     by_patient = pool_outputs(selected, selected.patient)
+    space = FeatureSpace.fit(features.values[train], embedding_dim, len(POOLING))
     description = LeadSet(
         leads,
         adjustment=tuple(zip(slope.tolist(), offset.tolist(), strict=True)),
         reliability=tuple(reliability_bins(reliability(by_patient.truth, by_patient.values))),
         validation_auc=_macro_auc(selected),
         test_auc=_macro_auc(tested),
+        max_distance=distance_limit(space, features.values[validation]),
     )
-    return _FittedSet(description, weights, model.strength, tested)
+    return _FittedSet(description, weights, space, model.strength, tested)
 
 
 def _prevalence(store: Store, targets: TaskTargets, records: Bools) -> npt.NDArray[np.float64]:

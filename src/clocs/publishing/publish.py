@@ -28,6 +28,7 @@ from clocs.store.reader import StoreLike
 from clocs.store.splits import Split
 from clocs.store.store import Store, open_store
 from clocs.store.task_targets import TaskTargets, classes_task, store_tasks, task_targets
+from clocs.training.encoder_folder import embedding_dim
 from clocs.training.encoder_module import save_encoder
 from clocs.training.onnx_export import finish_encoder
 from clocs.training.output_dir import check_output_dir
@@ -176,7 +177,9 @@ def _fit_store(
     assert encoder.folder is not None
     privacy: dict[str, Any] | None = audit(encoder.folder, store, split=split.name)
     for name, task in targets.items():
-        classifier, tested = fit_classifier(store, split, task, features, encoder.about["weights_sha256"])
+        classifier, tested = fit_classifier(
+            store, split, task, features, encoder.about["weights_sha256"], embedding_dim(encoder.about)
+        )
         report = ClassifierReport(
             name,
             classifier.card,

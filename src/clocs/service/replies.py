@@ -120,6 +120,8 @@ def classes_reply(found: Classification) -> schemas.ClassificationResponse:
         classes=classes,
         limitations=list(found.limitations),
         notes=list(found.notes),
+        findings=list(found.findings),
+        withheld=list(found.withheld),
         notice=schemas.NOTICE,
     )
 

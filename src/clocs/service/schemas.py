@@ -166,9 +166,14 @@ class ClassificationResponse(_Response):
     classifier: str = Field(description="Its name.", examples=["chapman"])
     leads: list[str] = Field(description="Leads that were used.", examples=[["I"]])
     multi_label: bool
-    classes: list[ClassProbability]
+    classes: list[ClassProbability] = Field(description="Empty if they are withheld.")
     limitations: list[str]
     notes: list[str]
+    findings: list[str] = Field(description="Findings that need no classifier.", examples=[["paced"]])
+    withheld: list[str] = Field(
+        description="Why classes are withheld; empty if they are not.",
+        examples=[["heartbeats cannot be measured: no clear beats"]],
+    )
     notice: str = Field(examples=[NOTICE])
 
 

@@ -15,6 +15,7 @@ import torch
 from clocs.datasets import DATASETS, Dataset
 from clocs.evaluation.probe import probe
 from clocs.inference.classifier import FOLDER, Classifier, ClassifierCard, ClassInfo, LeadSet, LinearWeights
+from clocs.inference.feature_space import FeatureSpace
 from clocs.similarity.archive.embedding import embed_store
 from clocs.similarity.archive.withdraw import withdraw_embeddings
 from clocs.similarity.index.snapshot import Snapshot
@@ -134,13 +135,15 @@ def _make_encoder(best: Path, folder: Path) -> None:
     card = ClassifierCard(
         classes=tuple(ClassInfo(name, f"meaning of {name}", 0.5) for name in ("one", "other")),
         multi_label=True,
-        lead_sets=(LeadSet(("II", "V2"), ((1.0, 0.0),) * 2, ((),) * 2, None, None),),
+        lead_sets=(LeadSet(("II", "V2"), ((1.0, 0.0),) * 2, ((),) * 2, None, None, 9.0),),
+        heart_rates=(30.0, 200.0),
         limitations=(),
         trained_on={},
         encoder_sha256=about["weights_sha256"],
     )
     weights = LinearWeights.rounded(random.normal(size=(2, 2 * 3 * EMBEDDING)), np.zeros(2))
-    Classifier(card, (weights,)).save(folder / FOLDER / "made")
+    space = FeatureSpace(np.zeros((2, EMBEDDING), np.float32), np.eye(EMBEDDING, dtype=np.float32))
+    Classifier(card, (weights,), (space,)).save(folder / FOLDER / "made")
     assert finish_encoder(folder) == ""
 
 

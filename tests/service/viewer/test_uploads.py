@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from playwright.sync_api import FilePayload, Page, Route
 
@@ -126,6 +127,20 @@ def test_leads_that_are_not_fit_are_left_out_of_classes_and_the_refusal_of_a_sea
     said = page.inner_text("#neighbours")
     assert "V2 missing: 4979 of 5000 samples" in said
     assert "can still be read" in said
+
+
+def test_noise_gets_reasons_and_no_probability(visit: Visit, tmp_path: Path) -> None:
+    visit.watch.expected.add(422)
+    noise = np.random.default_rng(0).normal(0, 0.3, (5000, 2)).tolist()
+    rows = "\n".join(f"{one:.3f},{two:.3f}" for one, two in noise)
+    (tmp_path / "noise.csv").write_text(f"# clocs ECG 2\n# sampling_rate: 500\nI,II\n{rows}\n")
+    page = visit.open(tmp_path / "noise.csv")
+    page.wait_for_selector("#classes[aria-busy=false] .withheld")
+    said = page.inner_text("#classes")
+    assert "No classes are given" in said
+    assert "Heartbeats cannot be measured: no clear beats." in said
+    assert "%" not in said
+    assert page.locator(".class-row").count() == 0
 
 
 @pytest.mark.parametrize("content", [b"", b"%PDF-1.4 \x00\x01\x02"])

@@ -6,27 +6,52 @@ import { FEW, trackRecord } from "./track-record.js";
 import { percent, sentence } from "./wording.js";
 
 const MOST_SPOKEN = 3;
+const NOTES = "Changes to the recording";
 
 /** `classifiers` are {name, title} to choose from; `choose(name)` is called with another. */
 export function showClasses(place, found, { classifiers, chosen, choose }) {
+    const choice = classifiers.length > 1 && classifierChoice(classifiers, chosen, choose);
+    const head = [choice, ...found.findings.map(finding)];
+    if (found.withheld.length) {
+        place.replaceChildren(...[...head, withheld(found.withheld), notes(found.notes, NOTES)].filter(Boolean));
+        return;
+    }
     place.replaceChildren(
         ...[
-            classifiers.length > 1 && classifierChoice(classifiers, chosen, choose),
+            ...head,
             element("p", { class: "lead-text" }, `${reading(found.multi_label)} ${used(found.leads)}`),
             legend(),
             element("ul", { class: "classes" }, found.classes.map(classRow)),
             cannot(found.limitations),
-            notes(found.notes, "Changes to the recording"),
+            notes(found.notes, NOTES),
         ].filter(Boolean),
     );
 }
 
+const finding = (name) => element("p", { class: "finding" }, element("strong", {}, sentence(name)));
+
+/** Why there are no classes, and no probability. */
+function withheld(reasons) {
+    return element(
+        "div",
+        { class: "cannot withheld" },
+        element("h3", {}, "No classes are given"),
+        element(
+            "ul",
+            {},
+            reasons.map((reason) => element("li", {}, sentence(reason))),
+        ),
+    );
+}
+
 /** For a screen reader: the most probable ones. */
-export const spokenClasses = ({ classes }) =>
-    `Most probable: ${classes
-        .slice(0, MOST_SPOKEN)
-        .map(({ name, probability }) => `${name} ${percent(probability)}`)
-        .join(", ")}`;
+export const spokenClasses = ({ classes, withheld: reasons }) =>
+    reasons.length
+        ? `No classes are given: ${reasons.join(". ")}`
+        : `Most probable: ${classes
+              .slice(0, MOST_SPOKEN)
+              .map(({ name, probability }) => `${name} ${percent(probability)}`)
+              .join(", ")}`;
 
 function classifierChoice(classifiers, chosen, choose) {
     const options = classifiers.map(({ name, title }) =>

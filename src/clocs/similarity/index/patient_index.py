@@ -210,13 +210,18 @@ class PatientIndex:
 
         Returns:
             The embedded query.
+
+        Raises:
+            SignalError: The recording has no usable lead, or no clear heartbeats.
         """
+        from clocs.inference.abstention import require_signal
         from clocs.inference.preparation import prepare
         from clocs.inference.recordings import as_recording
         from clocs.similarity.archive.recording_vectors import pool_recording, rows_to_embed
 
         about, recording, encoder = now.manifest, as_recording(query), self.encoder
         ready = prepare(recording, encoder.input, any_lead=any_lead or about.any_lead)
+        require_signal(recording)
         rows = rows_to_embed(ready, encoder.input)
         pooled = pool_recording(encoder.embed_frames(rows.frames, rows.lead_mask), ready, about.leads)
         return Query(

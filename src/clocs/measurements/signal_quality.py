@@ -1,0 +1,139 @@
+"""Signal quality of an ECG: leads with flat parts, noise, hum, motion or clipping, and whether beats are clear."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from clocs.core.recording import Recording
+from clocs.measurements.filtering import MAINS
+from clocs.measurements.measurements import measure
+from clocs.measurements.results import Measurements
+
+Values = npt.NDArray[np.float32]
+
+FLAT_SPAN, FLAT_SECONDS = 0.01, 4.0
+"""A lead is flat if its span in mV is smaller for this many seconds."""
+CLIPPED_RUN, MAX_CLIPPED = 0.012, 0.01
+"""Minimum seconds at the maximum or minimum of a lead that count as clipped, and their maximum fraction."""
+MAX_HUM, MIN_HUM_AMPLITUDE = 0.5, 0.05
+"""Maximum amplitude of hum, relative to the height of the beats; a lower amplitude in mV is never a fault."""
+MAX_JUMP: Final = 2.0
+"""Maximum change of the baseline in ``JUMP_SECONDS``, in mV."""
+JUMP_SECONDS: Final = 0.3
+"""Seconds in which the baseline moves with electrodes. Breathing moves it slowly."""
+BASELINE_SECONDS: Final = 0.6
+"""Seconds over which the signal is averaged, twice, to its baseline."""
+
+
+@dataclass(frozen=True, eq=False)
+class SignalQuality:
+    """Leads that are not usable, and the measurements of the others."""
+
+    faults: dict[str, str]
+    """Leads that are not usable, each with the reason."""
+    measurements: Measurements
+    """Measurements of the other leads."""
+
+    @property
+    def has_beats(self) -> bool:
+        """Whether the usable leads have clear beats that resemble each other."""
+        return self.measurements.heart_rate.value is not None
+
+
+def assess_signal(recording: Recording, excluded: Collection[str] = ()) -> SignalQuality:
+    """Judge each lead of a recording by itself, then its beats by those of all usable leads.
+
+    Args:
+        recording: A recording in mV.
+        excluded: Leads that are not judged, such as those that fail other checks.
+
+    Returns:
+        Faults of leads, and the measurements without these leads.
+    """
+    rows = [row for row, lead in enumerate(recording.leads) if lead not in excluded]
+    signal, sampling_rate = recording.physical()[rows].astype(np.float32), recording.sampling_rate
+    judged = tuple(recording.leads[row] for row in rows)
+    is_long = len(rows) > 0 and signal.shape[1] >= 1.5 * sampling_rate
+    found = _signal_faults(np.nan_to_num(signal), sampling_rate) if is_long else {}
+    faults = {judged[row]: fault for row, fault in found.items()}
+    sound = tuple(lead for lead in judged if lead not in faults)
+    measured = measure(signal[[row for row in range(len(judged)) if row not in found]], sampling_rate, sound)
+    if measured.heart_rate.value is not None:
+        faults |= {lead: "noise: its beats differ from each other" for lead in sound if lead not in measured.leads}
+    return SignalQuality(faults, measured)
+
+
+def _signal_faults(signal: Values, sampling_rate: float) -> dict[int, str]:
+    """Return the faults of leads by row."""
+    from scipy.ndimage import uniform_filter1d
+
+    width = max(1, round(BASELINE_SECONDS * sampling_rate))
+    baseline = uniform_filter1d(uniform_filter1d(signal, width, axis=1), width, axis=1)
+    heights = _beat_heights(signal - baseline, sampling_rate)
+    delay = round(JUMP_SECONDS * sampling_rate)
+    jumps = np.abs(baseline[:, delay:] - baseline[:, :-delay]).max(axis=1, initial=0)
+    hum = _hum_amplitudes(signal, sampling_rate)
+    faults: dict[int, str] = {}
+    for row, values in enumerate(signal):
+        if (seconds := _flat_seconds(values, sampling_rate)) >= FLAT_SECONDS:
+            faults[row] = f"flat for {seconds:.3g} s"
+        elif (clipped := _clipped_fraction(values, sampling_rate)) > MAX_CLIPPED:
+            faults[row] = f"clipping: {clipped:.0%} of the samples at its limits"
+        elif hum[row] > max(MAX_HUM * heights[row], MIN_HUM_AMPLITUDE):
+            faults[row] = f"hum: {hum[row]:.2g} mV"
+        elif jumps[row] > MAX_JUMP:
+            faults[row] = f"motion: the baseline moves by {jumps[row]:.2g} mV in {JUMP_SECONDS:g} s"
+    return faults
+
+
+def _beat_heights(signal: Values, sampling_rate: float) -> npt.NDArray[np.float64]:
+    """Return the typical height of the beats of each lead: the median over 1.5 s of the span, without hum."""
+    from scipy.ndimage import uniform_filter1d
+
+    for mains in MAINS:
+        signal = uniform_filter1d(signal, max(1, round(sampling_rate / mains)), axis=1)
+    length = round(1.5 * sampling_rate)
+    count = max(1, signal.shape[1] // length)
+    parts = signal[:, : count * length].reshape(len(signal), count, -1)
+    return np.asarray(np.median(np.ptp(parts, axis=2), axis=1), np.float64)
+
+
+def _hum_amplitudes(signal: Values, sampling_rate: float) -> npt.NDArray[np.float64]:
+    """Return the largest amplitude at a frequency of mains of each lead."""
+    from scipy import fft
+
+    window = np.hanning(signal.shape[1]).astype(np.float32)
+    spectrum = np.abs(fft.rfft((signal - signal.mean(axis=1, keepdims=True)) * window, axis=1)) * (2 / window.sum())
+    frequency = fft.rfftfreq(signal.shape[1], 1 / sampling_rate)
+    near = np.min([np.abs(frequency - mains) for mains in MAINS], axis=0) < 1
+    return np.asarray(spectrum[:, near].max(axis=1, initial=0), np.float64)
+
+
+def _flat_seconds(values: Values, sampling_rate: float) -> float:
+    """Return the duration of the longest flat part, to half a second."""
+    step = max(1, round(0.5 * sampling_rate))
+    count = len(values) // step
+    parts = values[: count * step].reshape(count, step)
+    low, high = parts.min(axis=1), parts.max(axis=1)
+    longest = begin = 0
+    for end in range(count):
+        while begin <= end and high[begin : end + 1].max() - low[begin : end + 1].min() >= FLAT_SPAN:
+            begin += 1
+        longest = max(longest, end + 1 - begin)
+    return longest * step / sampling_rate
+
+
+def _clipped_fraction(values: Values, sampling_rate: float) -> float:
+    """Return the fraction of samples in runs at the maximum or minimum of a lead."""
+    shortest = max(3, round(CLIPPED_RUN * sampling_rate))
+    clipped = 0
+    for extreme in (values.max(), values.min()):
+        edges = np.flatnonzero(np.diff(np.concatenate(([0], (values == extreme).view(np.int8), [0]))))
+        runs = edges[1::2] - edges[::2]
+        clipped += int(runs[runs >= shortest].sum())
+    return clipped / len(values)

@@ -71,9 +71,11 @@ def judge_signal(recording: Recording) -> InputVerdict:
         f"{' '.join(filter(None, (item.lead, item.reason)))}: {item.detail}. {ADVICE[item.reason]}"
         for item in recording_faults(recording.select(leads))
     ]
-    if not quality.has_beats:
-        reasons.append(f"heartbeats cannot be measured: {quality.measurements.heart_rate.reason}")
     heart_rate = quality.measurements.heart_rate.value
+    if heart_rate is None:
+        reasons.append(f"heartbeats cannot be measured: {quality.measurements.heart_rate.reason}")
+    elif quality.has_waves_only:
+        reasons.append("heartbeats cannot be measured: waves as in ventricular fibrillation or flutter")
     findings = (PACED,) if quality.measurements.paced else ()
     return InputVerdict(leads, _lead_notes(faults), findings, tuple(reasons), heart_rate)
 

@@ -26,6 +26,10 @@ MAX_JUMP: Final = 2.0
 """Maximum change of the baseline in ``JUMP_SECONDS``, in mV."""
 JUMP_SECONDS: Final = 0.3
 """Seconds in which the baseline moves with electrodes. Breathing moves it slowly."""
+LEAKAGE_SECONDS: Final = 1.5
+"""Seconds in which waves are compared with their opposite half a period later."""
+MAX_WAVE_LEAKAGE: Final = 0.45
+"""Leakage below which a signal consists of waves without beats. A sine has 0, beats with a flat line between them 1."""
 BASELINE_SECONDS: Final = 0.6
 """Seconds over which the signal is averaged, twice, to its baseline."""
 
@@ -38,11 +42,8 @@ class SignalQuality:
     """Leads that are not usable, each with the reason."""
     measurements: Measurements
     """Measurements of the other leads."""
-
-    @property
-    def has_beats(self) -> bool:
-        """Whether the usable leads have clear beats that resemble each other."""
-        return self.measurements.heart_rate.value is not None
+    has_waves_only: bool
+    """Whether the usable leads have waves as in ventricular fibrillation or flutter instead of beats."""
 
 
 def assess_signal(recording: Recording, excluded: Collection[str] = ()) -> SignalQuality:
@@ -65,15 +66,39 @@ def assess_signal(recording: Recording, excluded: Collection[str] = ()) -> Signa
     measured = measure(signal[[row for row in range(len(judged)) if row not in found]], sampling_rate, sound)
     if measured.heart_rate.value is not None:
         faults |= {lead: "noise: its beats differ from each other" for lead in sound if lead not in measured.leads}
-    return SignalQuality(faults, measured)
+    usable = [row for row, lead in enumerate(judged) if lead not in faults]
+    return SignalQuality(faults, measured, is_long and wave_leakage(signal[usable], sampling_rate) < MAX_WAVE_LEAKAGE)
+
+
+def wave_leakage(signal: Values, sampling_rate: float) -> float:
+    """Return what a filter for sine waves leaves of a signal, as a median over leads and time.
+
+    Half a period is estimated from the mean slope, and the signal is added to itself half a period later (Kuo and
+    Dillman, Computer detection of ventricular fibrillation, Computers in Cardiology, 1978).
+
+    Args:
+        signal: Signal of shape (leads, samples), at least ``LEAKAGE_SECONDS`` long.
+        sampling_rate: Sampling rate in Hz.
+
+    Returns:
+        Leakage: 0 for a sine, towards 1 for narrow beats; 1 without leads.
+    """
+    smooth = _without_mains(np.nan_to_num(signal) - _baseline(np.nan_to_num(signal), sampling_rate), sampling_rate)
+    length = round(LEAKAGE_SECONDS * sampling_rate)
+    found = []
+    for begin in range(0, signal.shape[1] - length + 1, length):
+        part = smooth[:, begin : begin + length]
+        for values in part - part.mean(axis=1, keepdims=True):
+            half = round(float(np.pi * np.abs(values).sum() / max(float(np.abs(np.diff(values)).sum()), 1e-9)))
+            if 0 < half < length // 2:
+                late, early = values[half:], values[:-half]
+                found.append(float(np.abs(late + early).sum() / max(float((np.abs(late) + np.abs(early)).sum()), 1e-9)))
+    return float(np.median(found)) if found else 1.0
 
 
 def _signal_faults(signal: Values, sampling_rate: float) -> dict[int, str]:
     """Return the faults of leads by row."""
-    from scipy.ndimage import uniform_filter1d
-
-    width = max(1, round(BASELINE_SECONDS * sampling_rate))
-    baseline = uniform_filter1d(uniform_filter1d(signal, width, axis=1), width, axis=1)
+    baseline = _baseline(signal, sampling_rate)
     heights = _beat_heights(signal - baseline, sampling_rate)
     delay = round(JUMP_SECONDS * sampling_rate)
     jumps = np.abs(baseline[:, delay:] - baseline[:, :-delay]).max(axis=1, initial=0)
@@ -91,12 +116,26 @@ def _signal_faults(signal: Values, sampling_rate: float) -> dict[int, str]:
     return faults
 
 
-def _beat_heights(signal: Values, sampling_rate: float) -> npt.NDArray[np.float64]:
-    """Return the typical height of the beats of each lead: the median over 1.5 s of the span, without hum."""
+def _baseline(signal: Values, sampling_rate: float) -> Values:
+    """Return the baseline of each lead."""
+    from scipy.ndimage import uniform_filter1d
+
+    width = max(1, round(BASELINE_SECONDS * sampling_rate))
+    return np.asarray(uniform_filter1d(uniform_filter1d(signal, width, axis=1), width, axis=1))
+
+
+def _without_mains(signal: Values, sampling_rate: float) -> Values:
+    """Return a signal averaged over the periods of mains."""
     from scipy.ndimage import uniform_filter1d
 
     for mains in MAINS:
         signal = uniform_filter1d(signal, max(1, round(sampling_rate / mains)), axis=1)
+    return signal
+
+
+def _beat_heights(signal: Values, sampling_rate: float) -> npt.NDArray[np.float64]:
+    """Return the typical height of the beats of each lead: the median over 1.5 s of the span, without hum."""
+    signal = _without_mains(signal, sampling_rate)
     length = round(1.5 * sampling_rate)
     count = max(1, signal.shape[1] // length)
     parts = signal[:, : count * length].reshape(len(signal), count, -1)

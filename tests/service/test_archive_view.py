@@ -45,6 +45,19 @@ def test_neighbours_are_those_of_the_index(view: ArchiveView, recording: Recordi
     assert found.notes == list(truth.notes)
 
 
+@pytest.mark.parametrize("step", [1, 25])
+def test_the_patient_of_the_uploaded_recording_is_left_out(view: ArchiveView, recording: Recording, step: int) -> None:
+    """A copy with coarser steps, as an export to another format has, is recognised too."""
+    nearest = view.similar(recording, 1, NO_FILTER).found[0].neighbor
+    held = view.recording(nearest.record_id)
+    assert held is not None
+    copy = replace(held, digital=held.digital // step, gain=held.gain / step, baseline=held.baseline // step)
+    found = view.similar(copy, 19, NO_FILTER)
+    assert len(found.found) == 19
+    assert nearest.patient_id not in [item.neighbor.patient_id for item in found.found]
+    assert "The index has this recording; its patient is left out." in found.notes
+
+
 def test_too_few_matches_give_a_note(view: ArchiveView, recording: Recording) -> None:
     found = view.similar(recording, 100, NO_FILTER)
     assert len(found.found) == 20

@@ -76,7 +76,7 @@ def judge_signal(recording: Recording) -> InputVerdict:
         reasons.append(f"heartbeats cannot be measured: {quality.measurements.heart_rate.reason}")
     elif quality.has_waves_only:
         reasons.append("heartbeats cannot be measured: waves as in ventricular fibrillation or flutter")
-    findings = (PACED,) if quality.measurements.paced else ()
+    findings = (PACED,) if quality.measurements.paced and not reasons else ()
     return InputVerdict(leads, _lead_notes(faults), findings, tuple(reasons), heart_rate)
 
 

@@ -116,14 +116,17 @@ class ArchiveView:
         """Find the k patients most similar to a recording that meet the conditions."""
         now = self._now()
         query = self._index.embed_query(recording, now.snapshot, any_lead)
-        hits = now.snapshot.search(query.vector[None], k, where)
+        hits = now.snapshot.search(query.vector[None], k + 1, where)
+        pairs = [pair for pair in zip(hits.rows[0].tolist(), hits.cosines[0].tolist(), strict=True) if pair[0] >= 0]
+        own = self._index.own_patient(now.snapshot, query, pairs)
         found = []
-        for row, cosine in zip(hits.rows[0].tolist(), hits.cosines[0].tolist(), strict=True):
-            if row >= 0:
-                neighbor = describe_neighbor(now.snapshot, query, row, min(cosine, 1.0))
-                position = now.map.plane.project(_vectors(now.snapshot, np.array([row]))[0]) if now.map.plane else None
-                found.append(MappedNeighbor(neighbor, position))
+        for row, cosine in [pair for pair in pairs if pair[0] != own][:k]:
+            neighbor = describe_neighbor(now.snapshot, query, row, min(cosine, 1.0))
+            position = now.map.plane.project(_vectors(now.snapshot, np.array([row]))[0]) if now.map.plane else None
+            found.append(MappedNeighbor(neighbor, position))
         notes = list(query.notes)
+        if own is not None:
+            notes.append("The index has this recording; its patient is left out.")
         if self.manifest.leads and any(not item.neighbor.why for item in found):
             notes.append("Single leads are not compared if the archive is missing or shares no lead with the query.")
         if len(found) < k:

@@ -9,6 +9,7 @@ import numpy as np
 
 from clocs.core.recording import Recording
 from clocs.drawing.neighbors import draw_neighbors
+from clocs.signals.resampling import resample
 from clocs.similarity.archive.archive import Archive
 from clocs.similarity.index.snapshot import Snapshot
 from clocs.similarity.segments import Vectors
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 
 SAME_RECORDING_COSINE: Final = 1 - 1e-6
 """Minimum cosine of two embeddings of the same recording."""
+SIMILAR_RECORDING_COSINE: Final = 0.98
+"""Minimum cosine of two embeddings whose recordings are compared by their signals."""
+SAME_SIGNAL_CORRELATION: Final = 0.99
+"""Minimum correlation of two signals of the same ECG."""
 
 
 @dataclass(frozen=True)
@@ -111,11 +116,33 @@ def describe_neighbor(now: Snapshot, query: Query, row: int, cosine: float) -> N
 def has_recording(now: Snapshot, query: Query, row: int, cosine: float) -> bool:
     """Return True if the query is one of the patient's recordings. Several recordings are compared only if their
     archive is available."""
+    return any(likeness >= SAME_RECORDING_COSINE for _, likeness in recording_cosines(now, query, row, cosine))
+
+
+def recording_cosines(now: Snapshot, query: Query, row: int, cosine: float) -> list[tuple[str, float]]:
+    """Return the ids of a patient's recordings with their cosines to the query; only those whose archive is available
+    if there are several."""
     recordings = now.patient_info(row)["recordings"]
     if len(recordings) == 1:
-        return cosine >= SAME_RECORDING_COSINE
-    located = (_locate(now, item) for item in recordings)
-    return any(_cosine(place, query) >= SAME_RECORDING_COSINE for place in located if place is not None)
+        return [(recordings[0]["record_id"], cosine)]
+    located = [(item["record_id"], _locate(now, item)) for item in recordings]
+    return [(record_id, _cosine(place, query)) for record_id, place in located if place is not None]
+
+
+def is_same_signal(query: Recording, held: Recording) -> bool:
+    """Return True if two recordings are the same ECG, whatever their formats, steps and sampling rates.
+
+    Leads that both have must be correlated by at least ``SAME_SIGNAL_CORRELATION``, from the first sample on.
+    """
+    shared = [lead for lead in query.leads if lead in held.leads]
+    if not shared or abs(query.seconds - held.seconds) > 0.1:
+        return False
+    signals = (np.nan_to_num(recording.select(shared).physical()) for recording in (query, held))
+    one, other = next(signals), resample(next(signals), held.sampling_rate, query.sampling_rate)
+    length = min(one.shape[1], other.shape[1])
+    one, other = (values[:, :length] - values[:, :length].mean(axis=1, keepdims=True) for values in (one, other))
+    sizes = np.sqrt(np.square(one).sum(axis=1) * np.square(other).sum(axis=1))
+    return bool(((one * other).sum(axis=1) >= SAME_SIGNAL_CORRELATION * np.maximum(sizes, 1e-9)).all())
 
 
 def few_matches_note(found: int) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -18,7 +19,16 @@ from clocs.similarity.archive.archive import Archive
 from clocs.similarity.index.filters import NO_FILTER, Filter
 from clocs.similarity.index.incremental import AdditionResult
 from clocs.similarity.index.manifest import MANIFEST_FILE, IndexManifest, manifest_fingerprint
-from clocs.similarity.index.neighbors import Query, SimilarPatients, describe_neighbor, few_matches_note, has_recording
+from clocs.similarity.index.neighbors import (
+    SIMILAR_RECORDING_COSINE,
+    Query,
+    SimilarPatients,
+    describe_neighbor,
+    few_matches_note,
+    has_recording,
+    is_same_signal,
+    recording_cosines,
+)
 from clocs.similarity.index.searcher import Hits
 from clocs.similarity.index.snapshot import Snapshot
 from clocs.similarity.index.updates import Folder, add_archive, rebuild_index
@@ -185,7 +195,7 @@ class PatientIndex:
         if include_own_patient:
             own = None
         elif own is None:  # file names are not unique, so they do not identify a patient
-            own = next((row for row, cosine in pairs if has_recording(now, asked, row, cosine)), None)
+            own = self.own_patient(now, asked, pairs)
             how = "who has the same recording"
         pairs = [(row, cosine) for row, cosine in pairs if row != own][:k]
         neighbors = tuple(describe_neighbor(now, asked, row, cosine) for row, cosine in pairs)
@@ -199,6 +209,27 @@ class PatientIndex:
         if len(neighbors) < k:
             notes.append(few_matches_note(len(neighbors)))
         return SimilarPatients(asked, neighbors, tuple(notes))
+
+    def own_patient(self, now: Snapshot, asked: Query, pairs: Sequence[tuple[int, float]]) -> int | None:
+        """Return the row of the patient who has the query's recording, recognised by embedding or signal.
+
+        Args:
+            now: State of the index.
+            asked: The query.
+            pairs: Rows and cosines of the nearest patients.
+        """
+        return next((row for row, cosine in pairs if self._has_query(now, asked, row, cosine)), None)
+
+    def _has_query(self, now: Snapshot, asked: Query, row: int, cosine: float) -> bool:
+        if has_recording(now, asked, row, cosine):
+            return True
+        if asked.recording is None:
+            return False
+        for record_id, likeness in recording_cosines(now, asked, row, cosine):
+            with contextlib.suppress(ConfigError, StoreError):  # a moved archive leaves only the embedding
+                if likeness >= SIMILAR_RECORDING_COSINE and is_same_signal(asked.recording, self.recording(record_id)):
+                    return True
+        return False
 
     def embed_query(self, query: Recording | Folder, now: Snapshot, any_lead: bool = False) -> Query:
         """Embed a recording or file as a query.

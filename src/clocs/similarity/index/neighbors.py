@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SAME_RECORDING_COSINE: Final = 1 - 1e-6
 """Minimum cosine of two embeddings of the same recording."""
-SIMILAR_RECORDING_COSINE: Final = 0.98
+SIMILAR_RECORDING_COSINE: Final = 0.9
 """Minimum cosine of two embeddings whose recordings are compared by their signals."""
 SAME_SIGNAL_CORRELATION: Final = 0.99
 """Minimum correlation of two signals of the same ECG."""

@@ -16,6 +16,7 @@ from clocs.inference.abstention import judge_features, judge_signal, require_sig
 from clocs.inference.feature_space import FeatureSpace
 from clocs.inference.pretrained import PretrainedEncoder, load_encoder
 from clocs.inference.recordings import as_recording
+from clocs.inference.report import make_report
 from clocs.signals.leads import STANDARD_LEADS
 from tests.inference.conftest import EMBEDDING, make_classifier, make_encoder
 from tests.signals.faulty_recordings import sinus_rhythm
@@ -73,8 +74,18 @@ def test_signals_without_beats_get_no_class(
     found = encoder.classify(recording)
     assert found.classes == ()
     assert found.withheld
+    assert found.findings == ()
     with pytest.raises(SignalError, match="is not compared with patients"):
         require_signal(recording)
+
+
+def test_a_report_has_the_reasons(encoder: PretrainedEncoder) -> None:
+    report = make_report(encoder, replace(adult(), age=3.0))
+    assert (report.gate, report.withheld) == (
+        "withheld",
+        "the patient is 3 years old, and the classes were validated on adults",
+    )
+    assert make_report(encoder, adult()).gate == "passed"
 
 
 def test_an_adult_in_sinus_rhythm_gets_classes(encoder: PretrainedEncoder) -> None:

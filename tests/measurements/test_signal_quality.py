@@ -10,10 +10,10 @@ from tests.signals.faulty_recordings import sinus_rhythm
 
 
 @pytest.mark.parametrize("frequency", [3.0, 5.0, 8.0])
-def test_a_sine_has_no_leakage(frequency: float) -> None:
-    """Half a period is rounded to samples, and the mean slope of 1.5 s that begin anywhere in a period varies."""
+def test_a_sine_has_little_leakage(frequency: float) -> None:
+    """Next to none: 1.5 s need not have whole periods, and half a period is rounded to samples."""
     wave = np.sin(2 * np.pi * frequency * np.arange(5000) / 500)
-    assert wave_leakage(wave[None].astype(np.float32), 500) < 0.1
+    assert wave_leakage(wave[None].astype(np.float32), 500) < 0.5 * MAX_WAVE_LEAKAGE
 
 
 def test_beats_have_leakage() -> None:

@@ -22,8 +22,6 @@ from clocs.training.shipped import DEFAULT_ENCODER
 RECORDS = 120
 TIMEOUT_MS = 1_800_000
 """Milliseconds that a page may take for one step: only a fault takes so long, however busy the machine is."""
-SWITCHES = ["--no-sandbox", "--disable-gpu"]
-"""Without its own sandbox, which root has not, and without an emulated graphics card, which takes more time."""
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "device_scale_factor": 2}
 
 INIT = """
@@ -70,12 +68,12 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """Headless, see ``SWITCHES``."""
+    """Headless; without Chromium's own sandbox, which root has not."""
     chromium = shutil.which("chromium")
     if chromium is None:
         pytest.skip("no chromium; on Debian: apt-get install chromium")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=SWITCHES, timeout=TIMEOUT_MS)
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"], timeout=TIMEOUT_MS)
         yield browser
         browser.close()
 

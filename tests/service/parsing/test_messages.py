@@ -68,6 +68,8 @@ def test_a_recording_arrives_exactly(wide: bool) -> None:
     )
     assert back.provenance == recording.provenance
     assert (back.record_id, back.patient_id, back.site, back.labels) == ("", "", "", ())
+    told, _ = encode_recording(recording, recording.seconds, with_patient=True)
+    assert told.patient_id == recording.patient_id != ""
 
 
 def test_mismatched_lengths_are_rejected() -> None:

@@ -210,7 +210,8 @@ def test_only_reviewed_fields_of_a_recording_are_sent() -> None:
             "sex",
             "provenance",
             "seconds",
-        )
+        ),
+        "patient_id",  # empty but for the intake, which replaces it by a pseudonym
     }
 
 

@@ -111,8 +111,10 @@ class ParseResponse(BaseModel):
     failure: Failure | None = None
 
 
-def encode_recording(recording: Recording, seconds: float) -> tuple[ParsedRecording, bytes]:
-    """Return metadata and samples of a recording, without ids, site and labels."""
+def encode_recording(
+    recording: Recording, seconds: float, *, with_patient: bool = False
+) -> tuple[ParsedRecording, bytes]:
+    """Return metadata and samples of a recording, without site, labels and, unless asked for, ids."""
     metadata = ParsedRecording(
         leads=recording.leads,
         gain=tuple(recording.gain.tolist()),
@@ -124,7 +126,7 @@ def encode_recording(recording: Recording, seconds: float) -> tuple[ParsedRecord
         age=recording.age,
         sex=recording.sex,
         provenance=recording.provenance,
-        patient_id=recording.patient_id,
+        patient_id=recording.patient_id if with_patient else "",
         seconds=seconds,
     )
     return metadata, recording.digital.tobytes()

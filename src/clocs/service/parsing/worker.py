@@ -108,7 +108,8 @@ def _answer(ask: ParseRequest, content: bytes) -> tuple[ParseResponse, bytes]:
         recording = read_identified_upload(files) if ask.output == "identified" else read_upload(files)
         seconds = recording.seconds
         if ask.output in ("recording", "identified"):
-            metadata, raw = encode_recording(check_length(recording, ask.seconds), seconds)
+            whole = check_length(recording, ask.seconds)
+            metadata, raw = encode_recording(whole, seconds, with_patient=ask.output == "identified")
         elif ask.output == "beginning":
             metadata, raw = encode_recording(first_seconds(recording, ask.seconds), seconds)
         elif ask.sheet is not None:

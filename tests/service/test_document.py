@@ -71,11 +71,11 @@ def run_with_an_ecg(service: Served, folder: Path, *options: str) -> None:
 
 
 def test_random_requests_are_answered_as_documented(client: Served, tmp_path: Path) -> None:
-    run_with_random_bodies(client, tmp_path, "--phases=coverage,fuzzing", "--max-examples=3", "--seed=1")
+    run_with_random_bodies(client, tmp_path, "--phases=coverage,fuzzing", "--max-examples=2", "--seed=1")
 
 
 def test_questions_about_an_ecg_are_answered_as_documented(client: Served, tmp_path: Path) -> None:
-    run_with_an_ecg(client, tmp_path, "--max-examples=4", "--seed=1")
+    run_with_an_ecg(client, tmp_path, "--max-examples=3", "--seed=1")
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import io
 import re
 import zlib
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import pydicom
@@ -152,17 +153,18 @@ def contents(pdf: bytes) -> bytes:
 ENDPOINTS = ("preview", "classify", "similar?k=1")
 
 
-@pytest.mark.timeout(280)
-def test_no_planted_identifier_is_sent(client: Served, real_data: Path) -> None:
+@pytest.mark.parametrize("step", [pytest.param(1, marks=pytest.mark.slow), 4])
+@pytest.mark.timeout(1200)
+def test_no_planted_identifier_is_sent(step: int, client: Served, real_data: Path) -> None:
     statuses: dict[int, int] = {}
-    for number, files in enumerate(everything(real_data)):
+    for number, files in enumerate(islice(everything(real_data), 0, None, step)):
         endpoint = ENDPOINTS[number % 3]
         reply = client.post(f"/api/v1/{endpoint}", files)
         statuses[reply.status] = statuses.get(reply.status, 0) + 1
         assert found_in(reply.body) == [], (endpoint, reply.body[:500])
         assert found_in(repr(reply.headers).encode()) == []
     assert set(statuses) == {200, 422}
-    assert min(statuses.values()) > 60
+    assert min(statuses.values()) > 60 / step
     assert found_in(client.whole_log().encode()) == []
     assert found_in(client.audit_log.read_bytes()) == []
     assert found_in(client.get("/metrics").body) == []

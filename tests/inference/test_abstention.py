@@ -124,6 +124,25 @@ def test_a_lead_with_a_fault_is_left_out(signal: Array, fault: str, encoder: Pre
     assert note in found.notes
 
 
+def test_exchanged_leads_are_noticed_where_another_lead_is_left_out(encoder: PretrainedEncoder) -> None:
+    """The lead that is left out is one of those that show the exchange."""
+    recording = adult()
+    exchanged = changed(recording, "III", np.random.default_rng(0).normal(0, 0.5, 5000))
+    names = dict(zip(("I", "II"), ("II", "I"), strict=True))
+    exchanged = replace(exchanged, leads=tuple(names.get(lead, lead) for lead in exchanged.leads))
+    found = encoder.classify(exchanged)
+    assert found.classes == ()
+    assert any("lead_equations" in reason for reason in found.withheld)
+
+
+def test_a_lead_that_is_flat_for_a_frame_withholds_the_classes(encoder: PretrainedEncoder) -> None:
+    recording = adult()
+    signal = recording.physical()[recording.leads.index("V3")].astype(np.float64)
+    signal[: len(signal) // 2 + 10] = signal[0]
+    found = encoder.classify(changed(recording, "V3", signal))
+    assert found.classes == () or "V3" not in found.leads
+
+
 def test_no_set_of_usable_leads_withholds_the_classes(tmp_path: Path) -> None:
     folder = make_encoder(tmp_path)
     sha256 = load_encoder(folder).about["weights_sha256"]

@@ -59,9 +59,9 @@ def judge_signal(recording: Recording) -> InputVerdict:
         ('heartbeats cannot be measured: no clear beats',)
     """
     faults = lead_faults(recording)
+    sound = tuple(lead for lead in recording.leads if lead not in faults)
     if recording.unit != "mV":
-        leads = tuple(lead for lead in recording.leads if lead not in faults)
-        return InputVerdict(leads, _lead_notes(faults))
+        return InputVerdict(sound, _lead_notes(faults))
     quality = assess_signal(recording, excluded=faults)
     faults |= quality.faults
     leads = tuple(lead for lead in recording.leads if lead not in faults)
@@ -69,7 +69,7 @@ def judge_signal(recording: Recording) -> InputVerdict:
         return InputVerdict(leads, _lead_notes(faults), reasons=("no lead is usable",))
     reasons = [
         f"{' '.join(filter(None, (item.lead, item.reason)))}: {item.detail}. {ADVICE[item.reason]}"
-        for item in recording_faults(recording.select(leads))
+        for item in recording_faults(recording.select(sound))
     ]
     heart_rate = quality.measurements.heart_rate.value
     if heart_rate is None:

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from clocs.core.errors import LeadError
+from clocs.core.errors import LeadError, SignalError
 from clocs.core.recording import Recording
 from clocs.inference.abstention import (
     PACED,
@@ -66,7 +66,11 @@ def classify_recording(
         return _withheld(intended[0], classifiers, verdict, (*verdict.reasons, *reasons), notes)
     name, index = chosen
     classifier = classifiers[name]
-    prepared = prepare(recording, expected, only_leads=classifier.card.lead_sets[index].leads, overlap=OVERLAP)
+    usable, leads = recording.select(verdict.leads), classifier.card.lead_sets[index].leads
+    try:
+        prepared = prepare(usable, expected, only_leads=leads, overlap=OVERLAP)
+    except SignalError as error:  # a lead is flat for a frame
+        return _withheld(name, classifiers, verdict, (*reasons, error.message), notes)
     notes = (*prepared.notes, *notes, *warnings_for(recording))
     num_frames = len(prepared.lead) // (1 if expected.all_leads else len(prepared.leads))
     features = pool_recording_features(embed(prepared), num_frames)

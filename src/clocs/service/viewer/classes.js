@@ -6,7 +6,7 @@ import { FEW, trackRecord } from "./track-record.js";
 import { percent, sentence } from "./wording.js";
 
 const MOST_SPOKEN = 3;
-const NOTES = "Changes to the recording";
+const NOTES = "Notes";
 
 /** `classifiers` are {name, title} to choose from; `choose(name)` is called with another. */
 export function showClasses(place, found, { classifiers, chosen, choose }) {

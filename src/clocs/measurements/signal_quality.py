@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib.stride_tricks import sliding_window_view
 
 from clocs.core.recording import Recording
 from clocs.measurements.filtering import MAINS
@@ -105,8 +106,8 @@ def _signal_faults(signal: Values, sampling_rate: float) -> dict[int, str]:
     hum = _hum_amplitudes(signal, sampling_rate)
     faults: dict[int, str] = {}
     for row, values in enumerate(signal):
-        if (seconds := _flat_seconds(values, sampling_rate)) >= FLAT_SECONDS:
-            faults[row] = f"flat for {seconds:.3g} s"
+        if _is_flat(values, sampling_rate):
+            faults[row] = f"flat for {FLAT_SECONDS:g} s or longer"
         elif (clipped := _clipped_fraction(values, sampling_rate)) > MAX_CLIPPED:
             faults[row] = f"clipping: {clipped:.0%} of the samples at its limits"
         elif hum[row] > max(MAX_HUM * heights[row], MIN_HUM_AMPLITUDE):
@@ -153,18 +154,16 @@ def _hum_amplitudes(signal: Values, sampling_rate: float) -> npt.NDArray[np.floa
     return np.asarray(spectrum[:, near].max(axis=1, initial=0), np.float64)
 
 
-def _flat_seconds(values: Values, sampling_rate: float) -> float:
-    """Return the duration of the longest flat part, to half a second."""
+def _is_flat(values: Values, sampling_rate: float) -> bool:
+    """Return whether a lead is flat for ``FLAT_SECONDS``, looked at in steps of half a second."""
     step = max(1, round(0.5 * sampling_rate))
-    count = len(values) // step
+    length, count = round(FLAT_SECONDS / 0.5), len(values) // step
+    if count < length:
+        return False
     parts = values[: count * step].reshape(count, step)
-    low, high = parts.min(axis=1), parts.max(axis=1)
-    longest = begin = 0
-    for end in range(count):
-        while begin <= end and high[begin : end + 1].max() - low[begin : end + 1].min() >= FLAT_SPAN:
-            begin += 1
-        longest = max(longest, end + 1 - begin)
-    return longest * step / sampling_rate
+    low = sliding_window_view(parts.min(axis=1), length).min(axis=1)
+    high = sliding_window_view(parts.max(axis=1), length).max(axis=1)
+    return bool((high - low < FLAT_SPAN).any())
 
 
 def _clipped_fraction(values: Values, sampling_rate: float) -> float:

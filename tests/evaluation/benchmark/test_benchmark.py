@@ -94,3 +94,9 @@ def test_encoders_stand_beside_their_controls(stores: Path, tmp_path: Path, monk
     assert (tmp_path / "benchmark.md").read_text() == result.page
     monkeypatch.setattr(module, "run_cell", None)
     assert call().rows == result.rows, "finished cells are not computed again"
+
+    other = json.loads((tmp_path / "benchmark.json").read_text())
+    for row in other["rows"]:
+        row["cell"]["task"] = "of an earlier call"
+    (tmp_path / "benchmark.json").write_text(json.dumps(other))
+    assert call().rows == other["rows"] + result.rows, "tasks that are not evaluated are kept"

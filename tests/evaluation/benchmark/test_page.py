@@ -23,6 +23,8 @@ def row(name: str, control: str, strength: float, seen: Any = None) -> dict[str,
     }
     return {
         "cell": {"dataset": "made-up", "task": "pair"},
+        "seconds": 150.0,
+        "seconds_of_features": 90.0,
         "encoder": {"name": name, "control": control, "seen": seen},
         "task": {
             "dataset": "made-up",
@@ -90,7 +92,7 @@ def test_trained_networks_stand_in_the_table_of_linear_models() -> None:
 def test_the_page_becomes_html_with_tables() -> None:
     text = as_html(make_page(summarize([row("strong", "", 3.0)])))
     assert text.startswith("<!doctype html>")
-    assert text.count("<table>") == 2
+    assert text.count("<table>") == 3
     assert "<td>strong</td>" in text
 
 

@@ -79,6 +79,7 @@ def make_page(rows: Sequence[dict[str, Any]]) -> str:
     tasks = dict.fromkeys((row["cell"]["dataset"], row["cell"]["task"]) for row in rows)
     for dataset, task in tasks:
         sections.append(_section([row for row in rows if _task(row) == (dataset, task)]))
+    sections.append(_costs(rows))
     return "\n".join(sections)
 
 
@@ -142,6 +143,23 @@ def _section(rows: Sequence[dict[str, Any]]) -> str:
         text.append(f"Test positives: {', '.join(f'{name} {count:,}' for name, count in positives.items())}.\n")
     text += _published(about, task, tables.get("validation", []))
     return "\n".join(text)
+
+
+def _costs(rows: Sequence[dict[str, Any]]) -> str:
+    """Return a table of the minutes that each cell took."""
+    body = [
+        [
+            f"{row['cell']['dataset']}: {row['cell']['task']}",
+            row["encoder"]["name"],
+            row["cell"].get("way", "linear"),
+            f"{row['seconds_of_features'] / 60:.1f}",
+            f"{(row['seconds'] - row['seconds_of_features']) / 60:.1f}",
+        ]
+        for row in rows
+    ]
+    text = "Minutes by the clock. Features are computed once for all tasks of a store; later tasks read them.\n"
+    head = ["task", "encoder", "way", "features", "models and intervals"]
+    return f"## Cost\n\n{text}\n{_table(head, body)}"
 
 
 def _lines(rows: Sequence[dict[str, Any]], selection: str) -> Iterator[_Line]:

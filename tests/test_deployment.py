@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
+from pydantic import SecretStr
 from typer.main import get_command
 
 from clocs import __version__
@@ -23,7 +24,7 @@ from clocs.service.metrics import Metrics
 from clocs.service.parsing.pool import WALL_CLOCK_FACTOR
 from clocs.service.routes import open_routes
 from clocs.service.server import SPARE_SECONDS
-from clocs.service.settings import Limits, read_token
+from clocs.service.settings import Limits, read_tokens
 from tests.conftest import ROOT
 
 DEPLOY = ROOT / "deploy"
@@ -264,10 +265,10 @@ def test_a_systemd_credential_is_accepted(tmp_path: Path, monkeypatch: pytest.Mo
     path.write_text("sixteen-signs-ok\n")
     path.chmod(0o440)
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
-    assert read_token(path).get_secret_value() == "sixteen-signs-ok"
+    assert read_tokens(path) == {"token": SecretStr("sixteen-signs-ok")}
     path.chmod(0o444)
     with pytest.raises(Exception, match="is readable by other users"):
-        read_token(path)
+        read_tokens(path)
 
 
 def test_the_commands_start_and_the_health_check_finds_them(tmp_path: Path) -> None:

@@ -5,16 +5,31 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from clocs.service.demo import make_demo
+from clocs.service.rights import Right
 from tests.service.serving import Served, served
+from tests.service.uploading import TOKEN
 
 ENCODER = "cmsc-chapman"
 RECORDS = 40
 NAME = "ecg.ward.example"
 """The only host name of the service in the network."""
+USER_HEADER = "X-Clocs-User"
+TOKENS: dict[str, dict[str, Any]] = {
+    "all": {"token": TOKEN, "rights": list(Right)},
+    **{right.value: {"token": f"token-with-the-right-{right}", "rights": [right.value]} for right in Right},
+    "proxy": {
+        "token": "token-of-the-proxy",
+        "rights": ["view", "search"],
+        "user_header": USER_HEADER,
+        "users": {"anna": ["view", "export"]},
+    },
+}
+"""Tokens of a service with users."""
 
 
 @pytest.fixture(scope="session")
@@ -43,7 +58,8 @@ def copied(demo: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def open_handed(copied: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A service in the network that shows ids and embeddings and takes small files only, over an index that changes.
 
-    Files have much time to be read, since the machine may be busy.
+    Besides the token with every right, it has one for each right, and a proxy's. Files have much time to be read, since
+    the machine may be busy.
     """
     log = tmp_path_factory.mktemp("open_handed") / "searches.jsonl"
     with served(
@@ -54,5 +70,6 @@ def open_handed(copied: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
         audit_log=str(log),
         show_ids=True,
         allow_embeddings=True,
+        tokens=TOKENS,
     ) as running:
         yield running

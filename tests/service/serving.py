@@ -56,9 +56,15 @@ class Served:
     def get(self, path: str, **headers: str) -> Reply:
         return self.ask("GET", path, headers=headers)
 
-    def post(self, path: str, files: dict[str, bytes], fields: Mapping[str, str] | None = None) -> Reply:
-        body, headers = multipart(files, fields=fields)
-        return self.ask("POST", path, body, headers)
+    def post(
+        self,
+        path: str,
+        files: dict[str, bytes],
+        fields: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Reply:
+        body, own = multipart(files, fields=fields)
+        return self.ask("POST", path, body, {**own, **(headers or {})})
 
     def logged(self, word: str, after: int = 0) -> str:
         """Wait for a line of the log with this word, beyond the first so many."""
@@ -80,9 +86,10 @@ class Served:
 
 @contextlib.contextmanager
 def served(limits: dict[str, Any] | None = None, **settings: Any) -> Iterator[Served]:
-    """A service with these settings, and a token; killed at the end if it still runs."""
+    """A service with these settings, by default with one token; killed at the end if it still runs."""
     small = {"parsing_processes": 1, "active": 1, **(limits or {})}
-    given = {"port": 0, "token": TOKEN, "limits": small, **settings}
+    token = {} if "tokens" in settings else {"token": TOKEN}
+    given = {"port": 0, "limits": small, **token, **settings}
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.service.serving", json.dumps(given)],
         cwd=ROOT,

@@ -58,10 +58,13 @@ def test_the_token(header: str, status: int) -> None:
     assert answer(CLOSED, "/api/v1/map", authorization=header, **HERE) == status
 
 
-@pytest.mark.parametrize("path", ["/api/v1/model", "/api/openapi.json", "/metrics", "/api/v1/nothing"])
-def test_addresses_with_data_need_the_token(path: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [("/api/v1/model", 200), ("/api/openapi.json", 200), ("/metrics", 200), ("/api/v1/nothing", 404), ("/x", 404)],
+)
+def test_all_but_the_page_and_probes_need_the_token(path: str, status: int) -> None:
     assert answer(CLOSED, path, **HERE) == 401
-    assert answer(OPEN, path, **HERE) == 200
+    assert answer(OPEN, path, **HERE) == status
 
 
 @pytest.mark.parametrize("path", ["/", "/viewer/app.js", "/healthz", "/readyz"])

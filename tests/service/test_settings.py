@@ -8,7 +8,8 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from clocs.core.errors import ConfigError
-from clocs.service.settings import ServiceSettings, default_audit_log, read_token
+from clocs.service.rights import Right
+from clocs.service.settings import ServiceSettings, default_audit_log, read_tokens
 
 TOKEN = SecretStr("sixteen-signs-ok")
 
@@ -48,10 +49,10 @@ def test_a_token_is_read_from_a_file_of_the_users_own(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("sixteen-signs-ok\n")
     path.chmod(0o600)
-    assert read_token(path).get_secret_value() == "sixteen-signs-ok"
+    assert read_tokens(path) == {"token": SecretStr("sixteen-signs-ok")}
     path.chmod(0o644)
     with pytest.raises(ConfigError, match="chmod 600"):
-        read_token(path)
+        read_tokens(path)
 
 
 @pytest.mark.parametrize("text", ["", "short", "two words are no token", "not-ascii-äöü-äöü-äöü"])
@@ -60,10 +61,60 @@ def test_invalid_tokens_are_rejected(text: str, tmp_path: Path) -> None:
     path.write_text(text)
     path.chmod(0o600)
     with pytest.raises(ConfigError) as refusal:
-        read_token(path)
+        read_tokens(path)
     assert not text or text not in str(refusal.value).replace(str(path), "")
     with pytest.raises(ConfigError, match="No token"):
-        read_token(tmp_path / "absent")
+        read_tokens(tmp_path / "absent")
+
+
+NAMED = """
+[prometheus]
+token = "token-of-prometheus"
+rights = ["metrics"]
+
+[sign-on]
+token = "token-of-the-proxy"
+user_header = "X-Clocs-User"
+rights = ["view"]
+users = { anna = ["view", "export"] }
+"""
+
+
+def private(path: Path, text: str) -> Path:
+    path.write_text(text)
+    path.chmod(0o600)
+    return path
+
+
+def test_named_tokens_are_read_with_their_rights(tmp_path: Path) -> None:
+    settings = ServiceSettings(**read_tokens(private(tmp_path / "tokens", NAMED)))
+    assert settings.token is None
+    prometheus, proxy = settings.tokens["prometheus"], settings.tokens["sign-on"]
+    assert (prometheus.rights, prometheus.user_header) == (frozenset({Right.METRICS}), None)
+    assert proxy.rights == {Right.VIEW}
+    assert dict(proxy.users) == {"anna": {Right.VIEW, Right.EXPORT}}
+    assert "token-of" not in repr(settings)
+    with pytest.raises(ConfigError, match="exclude each other"):
+        ServiceSettings(token=TOKEN, tokens=settings.tokens)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (('["metrics"]', '["measure"]'), "prometheus.*rights"),
+        (('"token-of-prometheus"', '"short"'), "at least 16"),
+        (('user_header = "X-Clocs-User"', ""), "user_header"),
+        (('"X-Clocs-User"', '"X Clocs: User"'), "user_header"),
+        (("rights = [", "right = ["), "right: Extra inputs"),
+        (('"token-of-prometheus"', '"token-of-the-proxy"'), "same token"),
+        (("[prometheus]", "[prometheus"), "expected a token on one line"),
+    ],
+)
+def test_invalid_named_tokens_are_rejected(change: tuple[str, str], message: str, tmp_path: Path) -> None:
+    assert change[0] in NAMED
+    with pytest.raises(ConfigError, match=message) as refusal:
+        read_tokens(private(tmp_path / "tokens", NAMED.replace(*change)))
+    assert "token-of" not in str(refusal.value)
 
 
 def test_the_default_audit_log_is_in_the_state_folder(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import secrets
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -32,7 +32,7 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Listen on this port; 0 selects a free one.")] = 8000,
     token_file: Annotated[
         Path | None,
-        typer.Option(help="Read the token that every request needs from this file. Default: print a new token."),
+        typer.Option(help="Read the token, or named tokens with rights, from this file. Default: print a new token."),
     ] = None,
     open_access: Annotated[
         bool, typer.Option("--open-access", help="Require no token. Only allowed on loopback.")
@@ -73,13 +73,14 @@ def serve(
         from clocs.service.parsing.confinement import on_linux
         from clocs.service.parsing.confinement_check import check_confinement
         from clocs.service.server import check_address, run
-        from clocs.service.settings import Limits, ServiceSettings, read_token
+        from clocs.service.settings import Limits, ServiceSettings, read_tokens
     except ImportError as error:
         raise MissingExtraError("serve", "clocs serve") from error
 
-    token = None if open_access else read_token(token_file) if token_file else SecretStr(secrets.token_urlsafe(24))
+    printed = "" if open_access or token_file else secrets.token_urlsafe(24)
+    tokens = read_tokens(token_file) if token_file else {"token": SecretStr(printed)} if printed else {}
     pool_size = {"parsing_processes": processes, "active": processes} if processes else {}
-    paths = {"audit_log": audit_log} if audit_log else {}
+    paths: dict[str, Any] = {"audit_log": audit_log} if audit_log else {}
     unconfined = demo and not on_linux()
     if unconfined:
         typer.echo(
@@ -101,7 +102,6 @@ def serve(
             encoder=encoder,
             device=device,
             index=index,
-            token=token,
             open_access=open_access,
             allowed_hosts=tuple(allowed_host or ()),
             show_ids=show_ids,
@@ -110,7 +110,7 @@ def serve(
             without_landlock=without_landlock,
             unconfined=unconfined,
             limits=Limits(upload_bytes=max_upload_mb << 20, **pool_size),
+            **tokens,
             **paths,
         )
-        secret = token.get_secret_value() if token and not token_file else ""
-        run(settings, lambda address: typer.echo(f"{address}/#token={secret}" if secret else f"{address}/"))
+        run(settings, lambda address: typer.echo(f"{address}/#token={printed}" if printed else f"{address}/"))

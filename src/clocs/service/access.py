@@ -1,17 +1,16 @@
-"""Access control: bearer token, host name, origin and security headers."""
+"""Access control: tokens, rights, host name, origin and security headers."""
 
 from __future__ import annotations
 
-import hmac
 import ipaddress
 from typing import Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from clocs.service.problems import ProblemError, send_problem
+from clocs.service.problems import NO_ROUTE, ProblemError, problem_from_status, send_problem
+from clocs.service.rights import ANYONE, IDENTITY, Identity, Tokens, UserNameError, is_open, right_of
 from clocs.service.settings import LOOPBACK_NAMES, ServiceSettings
 
-TOKEN_PATHS: Final = ("/api/", "/metrics")
 ANY_HOST_PATHS: Final = ("/healthz", "/readyz")
 """Paths that are answered under any host name, for health probes. They return no data."""
 SECURITY_HEADERS: Final = {
@@ -31,7 +30,7 @@ class Access:
 
     def __init__(self, app: ASGIApp, settings: ServiceSettings) -> None:
         self._app = app
-        self._token = settings.token.get_secret_value().encode() if settings.token else None
+        self._tokens = None if settings.open_access else Tokens(settings.named_tokens)
         self._proxies = {name.lower().strip("[]") for name in settings.allowed_hosts}
         self._hosts = {settings.host.lower(), *LOOPBACK_NAMES, *self._proxies}
         self._is_on_network = not settings.on_loopback
@@ -60,19 +59,19 @@ class Access:
             return ProblemError(
                 403, "foreign-origin", "Requests from other sites are not accepted", "Use the service's own page."
             )
-        if self._token is None or not scope["path"].startswith(TOKEN_PATHS):
+        if is_open(scope["path"]):
             return None
-        scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
-        if scheme.lower() == b"bearer" and hmac.compare_digest(given.strip(), self._token):
-            return None
-        return ProblemError(
-            401,
-            "token-needed",
-            "A token is required",
-            "Send the header 'Authorization: Bearer TOKEN'. The service printed the token at its start, or read it "
-            "from --token-file.",
-            {"www-authenticate": "Bearer"},
-        )
+        try:
+            identity = self._identity(scope, headers.get(b"authorization", b""))
+        except UserNameError:
+            return _sign_on_needed()
+        if identity is None:
+            return _token_needed()
+        scope[IDENTITY] = identity
+        return _missing_right(scope["path"], identity)
+
+    def _identity(self, scope: Scope, authorization: bytes) -> Identity | None:
+        return self._tokens.identify(authorization, scope["headers"]) if self._tokens else ANYONE
 
     def _is_own_host(self, name: str) -> bool:
         """Return True if a host name belongs to the service. On a network, IP addresses are accepted because no page
@@ -81,6 +80,42 @@ class Access:
 
     def _is_own_origin(self, origin: str, host: str) -> bool:
         return bool(origin) and (origin == host or _host_name(origin) in self._proxies)
+
+
+def _missing_right(path: str, identity: Identity) -> ProblemError | None:
+    """Return the refusal of a path that does not exist, or that requires a right that the identity does not have."""
+    right = right_of(path)
+    if right is None:
+        return problem_from_status(404, NO_ROUTE)
+    if right in identity.rights:
+        return None
+    return ProblemError(
+        403,
+        "right-needed",
+        f"The right '{right}' is required",
+        "The operator of the service can grant it in the file of --token-file.",
+    )
+
+
+def _token_needed() -> ProblemError:
+    return ProblemError(
+        401,
+        "token-needed",
+        "A token is required",
+        "Send the header 'Authorization: Bearer TOKEN'. The service printed the token at its start, or read it from "
+        "--token-file.",
+        {"www-authenticate": "Bearer"},
+    )
+
+
+def _sign_on_needed() -> ProblemError:
+    return ProblemError(
+        401,
+        "sign-on-needed",
+        "Sign-on is required",
+        "The proxy did not name a user. Sign on again.",
+        {"www-authenticate": "Bearer"},
+    )
 
 
 def _host_name(host: str) -> str:

@@ -16,9 +16,11 @@ from starlette.exceptions import HTTPException
 from clocs import __version__
 from clocs.service.access import Access
 from clocs.service.admission import Admission, RequestLimiter
+from clocs.service.export_routes import export_routes
 from clocs.service.metrics import Metrics
 from clocs.service.outer_middleware import OuterMiddleware
-from clocs.service.problems import ProblemError, problem_from_status
+from clocs.service.problems import NO_ROUTE, ProblemError, problem_from_status
+from clocs.service.rights import ROUTE_RIGHTS
 from clocs.service.routes import open_routes, routes
 from clocs.service.schemas import ProblemDetails
 from clocs.service.settings import ServiceSettings
@@ -29,7 +31,7 @@ NO_TELEMETRY: Final[Any] = dict.fromkeys(("tracing", "metrics", "logs", "operati
 """Options that disable telemetry. Newer versions of FastAPI can send request values to an address from the environment.
 """
 _DETAILS: Final = {
-    404: "No such address. The endpoints are listed in /api/openapi.json.",
+    404: NO_ROUTE,
     405: "The address does not support this method. The endpoints are listed in /api/openapi.json.",
 }
 
@@ -60,6 +62,7 @@ def create_app(settings: ServiceSettings) -> FastAPI:
     )
     app.include_router(open_routes)
     app.include_router(routes)
+    app.include_router(export_routes)
     app.add_api_route("/", _page, methods=["GET", "HEAD"], include_in_schema=False)
     app.mount("/viewer", StaticFiles(directory=VIEWER), name="viewer")
     add_middlewares(app, settings, limiter, metrics)
@@ -102,7 +105,7 @@ def _option_name(location: Sequence[str | int]) -> str:
 
 
 def _extend_openapi(app: FastAPI) -> None:
-    """Add problems and the token to the OpenAPI document."""
+    """Add problems, the token and the right of each route to the OpenAPI document."""
     default = app.openapi
 
     def openapi() -> dict[str, Any]:
@@ -114,7 +117,9 @@ def _extend_openapi(app: FastAPI) -> None:
             for name in ("HTTPValidationError", "ValidationError"):
                 schemas.pop(name, None)
             parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-            document["security"] = [{"token": []}]
+            for route, right in ROUTE_RIGHTS.items():
+                for operation in document["paths"].get(route, {}).values():
+                    operation["security"] = [{"token": [right]}]
             app.openapi_schema = document
         return app.openapi_schema
 

@@ -41,6 +41,7 @@ class ProblemError(Exception):
         return json.dumps({**about, "detail": self.detail, "instance": request_id}).encode()
 
 
+NO_ROUTE: Final = "No such address. The endpoints are listed in /api/openapi.json."
 UNREADABLE: Final = "The file cannot be read as an ECG"
 UNSUITABLE: Final = "The recording is not suitable"
 _ERROR_PROBLEMS: Final[tuple[tuple[type[ClocsError], int, str, str], ...]] = (

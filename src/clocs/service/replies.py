@@ -17,12 +17,20 @@ from clocs.service import schemas
 from clocs.service.archive_view import ArchiveView, IndexMap, MappedNeighbor, Plane, SearchResult
 from clocs.service.parsing.reading import first_seconds
 from clocs.service.privacy import Handles, coarse_age
+from clocs.service.rights import Identity, Right
 from clocs.service.state import LoadedService
 
 MICROVOLT: Final = 0.001
 """Millivolt per step."""
 MISSING: Final = -32768
 HIGHEST: Final = 32767
+
+
+def me_reply(identity: Identity) -> schemas.Me:
+    """Return who asks, with the rights in their order."""
+    return schemas.Me(
+        rights=[right for right in Right if right in identity.rights], user=identity.user, token=identity.token
+    )
 
 
 def model_reply(loaded: LoadedService) -> schemas.ModelInfo:

@@ -6,6 +6,8 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from clocs.service.rights import Right
+
 NOTICE: Final = "For research. Not a medical device; not a diagnosis."
 MAX_FIELD_LENGTH: Final = 64
 """Maximum number of characters of a text field."""
@@ -34,6 +36,14 @@ class Ready(Health):
     """The service can parse uploads."""
 
     confinement: str = Field(examples=["seccomp+landlock 7", "seccomp", "none"])
+
+
+class Me(_Response):
+    """Who asks, and with which rights."""
+
+    rights: list[Right]
+    user: str | None = Field(description="User whom a proxy named; null for a token without users.", examples=["anna"])
+    token: str | None = Field(description="Name of the token; null for the only one.", examples=["sign-on"])
 
 
 class ReliabilityBin(_Response):

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
 from clocs.core.errors import ConfigError
+from clocs.service.rights import EVERY_RIGHT, MIN_TOKEN_LENGTH, NamedToken
 from clocs.training.shipped import DEFAULT_ENCODER
 
 LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "::1")
-MIN_TOKEN_LENGTH: Final = 16
-"""Minimum length of a token in characters."""
 MAX_SHOWN_SECONDS: Final = 60.0
 """Maximum duration in seconds of a preview or picture. Twelve leads at 1 kHz fit the limits of a parsing process: as
 PNG,
@@ -69,6 +71,9 @@ class ServiceSettings(BaseModel):
     """Torch device of the encoder. Default: ONNX Runtime, which serves nearly half as many requests more."""
     index: Path | None = None
     token: SecretStr | None = None
+    """The only token, which has every right."""
+    tokens: Mapping[str, NamedToken] = Field(default_factory=dict)
+    """Tokens by name, instead of the only one."""
     open_access: bool = False
     """Require no token; only allowed on loopback."""
     allowed_hosts: tuple[str, ...] = ()
@@ -93,11 +98,18 @@ class ServiceSettings(BaseModel):
             )
         if self.unconfined and not self.on_loopback:
             raise ConfigError(f"Uploads are only confined on Linux. Listen on 127.0.0.1, not on {self.host}.")
-        if self.open_access and self.token is not None:
-            raise ConfigError("Open access and a token exclude each other. Pass one of them.")
-        if not self.open_access and (self.token is None or len(self.token.get_secret_value()) < MIN_TOKEN_LENGTH):
+        if sum((self.open_access, self.token is not None, bool(self.tokens))) > 1:
+            raise ConfigError("Open access, a token and named tokens exclude each other. Pass one of them.")
+        if not self.open_access and not self.named_tokens:
             raise ConfigError(f"Expected a token of at least {MIN_TOKEN_LENGTH} characters.")
         return self
+
+    @property
+    def named_tokens(self) -> Sequence[tuple[str | None, NamedToken]]:
+        """Tokens with their names; the only token has the name None."""
+        if self.token is not None:
+            return [(None, NamedToken(token=self.token, rights=EVERY_RIGHT))]
+        return list(self.tokens.items())
 
     @property
     def on_loopback(self) -> bool:
@@ -115,21 +127,52 @@ class ServiceSettings(BaseModel):
         return self.encoder or DEFAULT_ENCODER
 
 
-def read_token(path: Path) -> SecretStr:
-    """Read a token from a file that only its owner can read. Credentials of systemd may also be readable by group."""
+def read_tokens(path: Path) -> dict[str, Any]:
+    """Read one token, or named tokens, from a file that only its owner can read.
+
+    Credentials of systemd may also be readable by the group. A file of one line without spaces is a token with every
+    right; any other file is TOML with a table for each token.
+
+    Returns:
+        The settings ``token`` or ``tokens``.
+    """
     is_systemd_credential = os.environ.get("CREDENTIALS_DIRECTORY") == str(path.parent)
     try:
         if path.stat().st_mode & (0o007 if is_systemd_credential else 0o077):
             raise ConfigError(f"{path} is readable by other users. Protect it with: chmod 600 {path}")
-        text = path.read_text(encoding="ascii").strip()
+        text = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not ASCII"
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ConfigError(
             f"No token can be read from {path}: {reason}. Create one with: "
             f"head -c 24 /dev/urandom | base64 > {path} && chmod 600 {path}"
         ) from error
-    if len(text) < MIN_TOKEN_LENGTH or not text.isprintable() or " " in text:
-        raise ConfigError(
-            f"{path}: expected a token on one line, at least {MIN_TOKEN_LENGTH} characters without spaces."
-        )
-    return SecretStr(text)
+    if re.fullmatch(rf"[\x21-\x7e]{{{MIN_TOKEN_LENGTH},}}", text):
+        return {"token": SecretStr(text)}
+    return {"tokens": _named_tokens(text, path)}
+
+
+def _named_tokens(text: str, path: Path) -> dict[str, NamedToken]:
+    """Return the tokens of a TOML file. Errors do not quote the file."""
+    expected = (
+        f"{path}: expected a token on one line, at least {MIN_TOKEN_LENGTH} ASCII characters without spaces, or TOML "
+        "with a table for each token."
+    )
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        raise ConfigError(expected) from None
+    if not tables or not all(isinstance(table, dict) for table in tables.values()):
+        raise ConfigError(expected)
+    tokens = {}
+    for name, table in tables.items():
+        try:
+            tokens[name] = NamedToken.model_validate(table)
+        except ValidationError as error:
+            wrong = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
+            raise ConfigError(f"{path}: token '{name}': {wrong}") from None
+        except ConfigError as error:
+            raise ConfigError(f"{path}: token '{name}': {error.message}") from None
+    if len({token.token.get_secret_value() for token in tokens.values()}) < len(tokens):
+        raise ConfigError(f"{path}: two names have the same token. Use another token for each.")
+    return tokens

@@ -8,6 +8,9 @@ import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from starlette.types import Scope
 
 from clocs.core.errors import ConfigError
 from clocs.inference.pretrained import PretrainedEncoder, load_encoder
@@ -21,6 +24,8 @@ from clocs.service.parsing.confinement import Confinement
 from clocs.service.parsing.confinement_check import check_confinement, check_folders
 from clocs.service.parsing.pool import ParsingPool
 from clocs.service.privacy import Handles
+from clocs.service.problems import REQUEST_ID
+from clocs.service.rights import identity_of
 from clocs.service.settings import ServiceSettings
 
 
@@ -54,6 +59,27 @@ class ServiceState:
     @property
     def settings(self) -> ServiceSettings:
         return self.loaded.settings
+
+    async def audit(self, scope: Scope, endpoint: str, **fields: Any) -> None:
+        """Write who asked for what to the audit log, and return when the line is on disk.
+
+        Args:
+            scope: ASGI scope of the request.
+            endpoint: Name of the endpoint.
+            fields: Further fields of the line, without identities of patients.
+
+        Raises:
+            AuditError: The line was not written, so the request must not be answered.
+        """
+        who = identity_of(scope)
+        await self.threads.run(
+            self.loaded.audit.write,
+            request_id=scope[REQUEST_ID],
+            token=who.token,
+            user=who.user,
+            endpoint=endpoint,
+            **fields,
+        )
 
 
 def load_service(settings: ServiceSettings) -> LoadedService:

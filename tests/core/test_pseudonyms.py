@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import stat
 import subprocess
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from clocs.core.errors import ConfigError
@@ -40,6 +41,30 @@ def test_pseudonyms_are_equal_only_for_equal_ids(one: str, other: str) -> None:
 def test_a_pseudonym_ignores_case_and_blanks_and_does_not_contain_the_id(number: str) -> None:
     assert KEY.patient(f"  {number.lower()} ") == KEY.patient(number.upper())
     assert len(number) < 6 or number not in KEY.patient(number)
+
+
+@given(st.datetimes(datetime(1950, 1, 1)), st.timedeltas(timedelta(0), timedelta(days=9000)), texts)
+def test_times_of_a_patient_are_shifted_back_by_the_same_whole_weeks(
+    first: datetime, interval: timedelta, patient: str
+) -> None:
+    assume(first < datetime.max - interval)
+    shifted = KEY.shift_time(first, patient)
+    assert KEY.shift_time(first + interval, f" {patient} ") - shifted == interval
+    weeks, rest = divmod(first - shifted, timedelta(weeks=1))
+    assert 1 <= weeks <= 520
+    assert not rest
+
+
+def test_the_weeks_depend_on_patient_and_key() -> None:
+    """The golden value comes from ``openssl dgst -mac HMAC``."""
+    key = bytes(range(32)).hex()
+    command = ["openssl", "dgst", "-sha256", "-mac", "HMAC", "-macopt", f"hexkey:{key}"]
+    done = subprocess.run(command, input=b"clocs/weeks\0SBJ-123", capture_output=True, check=True)
+    weeks = 1 + int(done.stdout.decode().split()[-1], 16) % 520
+    day = datetime(2020, 2, 29, 8, 30)
+    assert KEY.shift_time(day, "sbj-123") == day - timedelta(weeks=weeks)
+    assert len({KEY.shift_time(day, str(number)) for number in range(50)}) > 25
+    assert KEY.shift_time(day, "SBJ-123") != OTHER.shift_time(day, "SBJ-123")
 
 
 def test_file_names_with_surrogates_are_hashed() -> None:

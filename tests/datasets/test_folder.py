@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -263,6 +264,18 @@ def test_with_a_key_tables_are_joined_by_original_ids(archive: Path, key: Path) 
     assert (last.patient_id, last.site, last.age) == (secret.patient("Nr 5"), "south", 90.0)
     assert own.patient_id == own.record_id == secret.record("ward/2/b.hea")
     assert own.age == 40.0
+
+
+def test_times_in_files_are_used_with_a_key_and_those_of_a_table_always(hospital_files: Path, key: Path) -> None:
+    """The time in the file is 2002-11-22 09:10, the patient SBJ-123."""
+    name, secret, archive = "hl7_example_aecg.xml", read_key(key), hospital_files / "aecg"
+    table = key.parent / "files.csv"
+    table.write_text(f"file,acquired\n{name},2003-01-02 10:11:12\n")
+    stated, listed = datetime(2002, 11, 22, 9, 10), datetime(2003, 1, 2, 10, 11, 12)
+    assert loaded(archive)[name].acquired is None
+    assert loaded(archive, key=key)[name].acquired == secret.shift_time(stated, "SBJ-123")
+    assert loaded(archive, table=table)[name].acquired == listed
+    assert loaded(archive, table=table, key=key)[name].acquired == secret.shift_time(listed, "SBJ-123")
 
 
 def test_other_columns_of_a_table_are_kept(archive: Path) -> None:

@@ -40,12 +40,13 @@ def test_entries_agree_with_the_table_as_pandas_reads_it(originals: Path) -> Non
         assert entry.sex == {0: "male", 1: "female"}[row["sex"]]
         assert set(entry.labels) == set(ast.literal_eval(str(row["scp_codes"])))
         assert int(entry.extra["strat_fold"]) == row["strat_fold"]
+        assert entry.acquired == row["recording_date"]
         assert entry.extra["device"].split() == row["device"].split()
         assert entry.extra["validated_by_human"] == str(row["validated_by_human"])
         assert entry.extra.get("nurse") == (None if pd.isna(row["nurse"]) else str(int(row["nurse"])))
 
 
-def test_the_order_of_dates_is_kept_without_the_dates(originals: Path) -> None:
+def test_the_order_of_dates_is_kept(originals: Path) -> None:
     raw = open_source(originals).read("ptbxl/ptbxl_database.csv")
     dates = pd.read_csv(io.BytesIO(raw), index_col="ecg_id")["recording_date"]
     found = entries(originals / "ptbxl", sampling_rate="100")

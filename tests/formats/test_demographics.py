@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from clocs.formats.demographics import (
     age_at,
+    parse_acquired,
     parse_age,
     parse_compact_date,
     parse_compact_datetime,
@@ -128,6 +129,18 @@ def test_compact_datetime_is_parsed_by_its_length(when: datetime, zone: str) -> 
 @pytest.mark.parametrize("text", ["", "2002", "2002112", "200211229", "20021322", "2002-11-22", "now", "2" * 1000])
 def test_other_digits_are_not_a_datetime(text: str) -> None:
     assert parse_compact_datetime(text) is None
+
+
+@given(st.datetimes(datetime(1900, 1, 1), datetime(2299, 12, 31)), st.sampled_from(["", "+01:00", "Z"]))
+def test_times_of_recordings_are_those_of_the_device_in_whole_seconds(when: datetime, zone: str) -> None:
+    for separator in ("T", " "):
+        assert parse_acquired(when.isoformat(separator) + zone) == when.replace(microsecond=0)
+    assert parse_acquired(f" {when.date().isoformat()} ") == datetime(when.year, when.month, when.day)
+
+
+@pytest.mark.parametrize("text", ["", "Tuesday", "2020", "1899-12-31 10:11:12", "2300-01-01", "2020-02-30", "24:00"])
+def test_other_texts_are_no_time_of_a_recording(text: str) -> None:
+    assert parse_acquired(text) is None
 
 
 def test_first_matching_pattern_is_used() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,7 @@ def varied() -> list[Recording]:
     gap = make_recording(seed=9, record_id="gap", patient_id="p9", num_samples=7600)
     holed = gap.digital.copy()
     holed[2, 100:110] = np.iinfo(np.int16).min
-    made.append(replace(gap, digital=holed))
+    made.append(replace(gap, digital=holed, acquired=datetime(2020, 2, 29, 8, 30, 5)))
     return made
 
 

@@ -19,7 +19,6 @@ from clocs.signals.quality import GATE_OFF
 from clocs.store.checksums import CHUNK_BYTES, CheckedChunks, ChunkHasher, checksums_path, read_checksums
 from clocs.store.frames import Frames
 from clocs.store.reader import SKIP_CHECKSUMS
-from clocs.store.shard import schema
 from clocs.store.store import Store, open_store
 from clocs.store.verify import add_checksums, verify
 from tests.conftest import make_recording
@@ -77,7 +76,7 @@ def test_every_shard_has_checksums_with_its_hash(store: Store) -> None:
 def test_damage_is_found_in_every_column(store_of: Maker, varied: list[Recording]) -> None:
     store = store_of(varied, gate=GATE_OFF, per_shard=len(varied))
     path, file = shard_path(store), store.shard(0)._file
-    names = schema("int16").names
+    names = file._batch.schema.names
     lasts = [[buffer for buffer in file._batch.column(name).buffers() if buffer and buffer.size][-1] for name in names]
     places = [last.address - file._bytes.address for last in lasts]
     whole = path.read_bytes()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -153,7 +154,11 @@ def named(store_of: Maker) -> Store:
     """Return a store of three recordings of two patients and one quarantined recording."""
     about = {"site": "St Mary", "age": 95.0, "labels": ("SR",)}
     made = [
-        replace(make_recording(seed=number, record_id=f"Smith {number}", patient_id=f"Smith {number // 2}"), **about)  # type: ignore[arg-type]
+        replace(
+            make_recording(seed=number, record_id=f"Smith {number}", patient_id=f"Smith {number // 2}"),
+            acquired=datetime(2020, 2, 29, 8, 30) + number * timedelta(days=400, seconds=1),
+            **about,  # type: ignore[arg-type]
+        )
         for number in range(3)
     ]
     return store_of([*made, make_recording(num_samples=10, record_id="Smith 9")])
@@ -168,8 +173,13 @@ def test_a_store_is_deidentified_into_another(named: Store, key: Path, tmp_path:
     assert made.removed == {
         "ids of patient and record, file name and hash, replaced": 3,
         "ages over 90, pooled": 3,
+        "times of recordings, shifted": 3,
         "site, left out": 3,
     }
+    acquired, before = (opened.table("acquired").column(0).to_pylist() for opened in (made.store, named))
+    assert acquired == [secret.shift_time(time, f"Smith {number // 2}") for number, time in enumerate(before)]
+    assert acquired[1] - acquired[0] == timedelta(days=400, seconds=1)
+    assert not set(acquired) & set(before)
     first = made.store.recording(0)
     assert (first.age, first.site, first.labels) == (90.0, "", ("SR",))
     np.testing.assert_array_equal(first.digital, named.recording(0).digital)

@@ -7,18 +7,34 @@ import pyarrow as pa
 import pytest
 
 from clocs.core.errors import ConfigError, IntegrityError, StoreError
+from clocs.core.recording import Recording
+from clocs.signals.quality import GATE_OFF
 from clocs.store import segments
 from clocs.store.arrow_files import write_arrow
 from clocs.store.checksums import write_checksums
 from clocs.store.segment_plan import repeated_record_ids
 from clocs.store.segments import COLUMNS, hash_id, segment_path
+from clocs.store.shard import ACQUIRED
 from clocs.store.store import Store, open_store
 from clocs.store.verify import verify
+from tests.store.conftest import Maker
 
 
 def test_a_table_has_the_columns_of_the_shards_in_order(store: Store) -> None:
     batches = [store.shard(number).columns(COLUMNS) for number in range(len(store.shards))]
     assert store.table(COLUMNS).equals(pa.Table.from_batches(batches))
+
+
+def test_files_without_times_are_those_of_before(store_of: Maker, varied: list[Recording]) -> None:
+    """One of eight recordings has a time: its shard and the segment have the column, other shards lack it."""
+    made = store_of(varied, gate=GATE_OFF, per_shard=1)
+    times = [recording.acquired for recording in varied]
+    assert [ACQUIRED in made.shard(number)._file.schema.names for number in range(8)] == [
+        time is not None for time in times
+    ]
+    assert made.table(ACQUIRED).column(0).to_pylist() == [recording.acquired for recording in made] == times
+    assert made.shard(0).column(ACQUIRED).to_pylist() == [None]
+    assert verify(made.folder) == []
 
 
 def test_recordings_are_found_by_id(store: Store) -> None:

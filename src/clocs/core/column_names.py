@@ -11,7 +11,7 @@ from clocs.core.errors import ConfigError
 KNOWN_COLUMNS: Final = (
     *("record_id", "patient_id", "site", "age", "sex", "labels", "episodes", "sampling_rate", "num_samples", "leads"),
     *("unit", "gain", "baseline", "missing", "signal_hash", "lead_hashes", "source", "source_sha256", "format"),
-    *("num_declared_samples", "notes", "extra", "values"),
+    *("num_declared_samples", "notes", "extra", "acquired", "values"),
 )
 """Columns of a shard."""
 _OTHER_TAKEN: Final = ("patient_code", "file", "seconds", "part")

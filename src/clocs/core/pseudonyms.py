@@ -10,6 +10,7 @@ import re
 import secrets
 import unicodedata
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +20,8 @@ from clocs.core.errors import ConfigError
 KEY_BYTES: Final = 32
 NUM_HEX_DIGITS: Final = 20
 """Hexadecimal digits of a pseudonym: 80 bits. Of 24 billion archives of ten million patients, one has a collision."""
+MAX_SHIFT_WEEKS: Final = 520
+"""Maximum number of weeks by which times of recordings are shifted."""
 PSEUDONYM: Final = re.compile(rf"[kpr][0-9a-f]{{{NUM_HEX_DIGITS}}}")
 """Pattern of the pseudonym of a key, a patient or a record."""
 _MAKE_KEY = "Create one: clocs data make-key"
@@ -45,6 +48,15 @@ class PatientKey:
     def record(self, name: str) -> str:
         """Return the pseudonym of a file name or record id, which may contain a patient id: ``r`` and 20 hex digits."""
         return "r" + self._digest("record", name)[:NUM_HEX_DIGITS]
+
+    def shift_time(self, acquired: datetime, patient_id: str) -> datetime:
+        """Return the time of a recording shifted to 1 to 520 weeks earlier.
+
+        The key determines the weeks of each patient, so intervals between recordings of a patient, the day of the week
+        and the time of day stay as they are.
+        """
+        digest = self._digest("weeks", normalize_patient_id(patient_id).upper())
+        return acquired - timedelta(weeks=1 + int(digest, 16) % MAX_SHIFT_WEEKS)
 
     def file(self, sha256: str) -> str:
         """Return a keyed hash of a file hash, in 64 hex digits. The plain hash would identify the file to its owner."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Literal
 
 import numpy as np
@@ -104,6 +105,9 @@ class Recording:
     """Age of the patient in years; None if unknown."""
     sex: Literal["female", "male"] | None = None
     """Sex of the patient; None if unknown."""
+    acquired: datetime | None = None
+    """Date and time of the recording by the clock of its device, in whole seconds without a time zone; None if unknown.
+    Readers of files never set it, see :func:`clocs.read_identity`."""
     labels: tuple[str, ...] = ()
     """Labels of the whole recording."""
     episodes: tuple[Episode, ...] = ()

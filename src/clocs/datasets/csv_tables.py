@@ -60,7 +60,7 @@ def parse_flag(text: str) -> str:
 def order_of(values: Sequence[str]) -> list[str]:
     """Return the position of each value among all in sorted order, from 1; empty for empty values.
 
-    Dates are replaced by their order, which serves splits in time. The dates themselves are not kept.
+    The order of dates serves splits in time.
     """
     order = ["" for _ in values]
     for position, (_, number) in enumerate(sorted((value, number) for number, value in enumerate(values) if value), 1):

@@ -17,7 +17,7 @@ from clocs.core.sources import Source
 from clocs.datasets.published_split import PublishedSplit
 from clocs.datasets.task import Task
 from clocs.formats import read_from
-from clocs.formats.demographics import Sex
+from clocs.formats.demographics import Sex, parse_acquired
 from clocs.signals.framing import FramePolicy
 from clocs.signals.quality import GatePolicy
 
@@ -116,6 +116,8 @@ class Entry:
     """Values of extra columns as text, added to the file's. Absent values are left out."""
     row: int | None = None
     """Position of the recording in a file of many recordings, from 0; None for a file of one recording."""
+    acquired: str = ""
+    """Date and time of the recording in ISO 8601; empty if unknown. That in the file is not used."""
 
 
 def load_entry(source: Source, entry: Entry, options: Options) -> Recording:
@@ -133,6 +135,7 @@ def apply_entry(recording: Recording, entry: Entry) -> Recording:
         site=entry.site or recording.site,
         age=entry.age if entry.age is not None else recording.age,
         sex=entry.sex or recording.sex,
+        acquired=parse_acquired(entry.acquired) or recording.acquired,
         labels=entry.labels or recording.labels,
         extra={**recording.extra, **entry.extra},
     )

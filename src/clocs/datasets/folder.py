@@ -28,13 +28,14 @@ from clocs.datasets.folder_tables import (
 from clocs.datasets.redaction import (
     POOLED_AGE,
     KeepField,
+    acquired_from,
     deidentify_recording,
     patient_id_from,
     replace_values,
     searchable_values,
 )
 from clocs.datasets.task import Task, read_tasks, user_tasks
-from clocs.formats.demographics import parse_age, parse_sex
+from clocs.formats.demographics import parse_acquired, parse_age, parse_sex
 from clocs.formats.reading import detect_format, read_from, read_identity_from
 from clocs.signals.framing import FramePolicy
 from clocs.signals.quality import GatePolicy
@@ -49,11 +50,12 @@ class FolderOptions(Options):
 
     table: Path | None = None
     """CSV with a column ``file`` (path within the source, or file name without extension) and any of
-    ``record_id``, ``patient_id``, ``site``, ``age``, ``sex``, ``labels`` (separated by ``;``). Other columns are kept
-    as extra columns."""
+    ``record_id``, ``patient_id``, ``site``, ``age``, ``sex``, ``labels`` (separated by ``;``), ``acquired`` (date and
+    time). Other columns are kept as extra columns."""
     key: Path | None = None
-    """Key file (``clocs data make-key``). With it, ids become keyed hashes, ages over 90 are pooled and typed text is
-    removed. Without it, patient ids in files are not used, and recordings are named by their files."""
+    """Key file (``clocs data make-key``). With it, ids become keyed hashes, times are shifted, ages over 90 are pooled
+    and typed text is removed. Without it, patient ids and times in files are not used, and recordings are named by
+    their files."""
     patients: Path | None = None
     """CSV with a column ``patient_id`` and any of ``site``, ``age``, ``sex``, ``labels``, and extra columns. It is
     joined by the patient ids in files or in ``table``, and needs a key."""
@@ -163,6 +165,7 @@ def _entries(source: Source, options: FolderOptions) -> Iterator[Entry]:
             age=parse_age(row.get("age")),
             sex=parse_sex(row.get("sex")),
             labels=parse_labels(row),
+            acquired=row.get("acquired") or "",
             extra=extra_values(row, RECORDING_COLUMNS),
         )
     table.warn_of_unused()
@@ -246,9 +249,8 @@ def _deidentified(recording: Recording, identity: Identity, entry: Entry, option
     assert options.key is not None
     patient = entry.patient_id or patient_id_from(identity)
     row = patient_row(patient, options.patients) if options.patients and patient else {}
-    redacted = deidentify_recording(
-        recording, read_key(options.key), name=entry.file, patient=patient, keep=options.keep
-    )
+    dated = replace(recording, acquired=parse_acquired(entry.acquired) or acquired_from(identity))
+    redacted = deidentify_recording(dated, read_key(options.key), name=entry.file, patient=patient, keep=options.keep)
     age = entry.age if entry.age is not None else parse_age(row.get("age"))
     return replace(
         redacted,

@@ -16,14 +16,15 @@ from clocs.core.pseudonyms import PatientKey, is_unknown_patient, normalize_pati
 from clocs.core.sources import open_source, strip_extension
 from clocs.datasets.csv_tables import numbered_rows
 from clocs.datasets.redaction import column_identity
-from clocs.formats.demographics import MAX_AGE, parse_age, parse_sex
+from clocs.formats.demographics import MAX_AGE, parse_acquired, parse_age, parse_sex
 
-RECORDING_COLUMNS = ("file", "record_id", "patient_id", "site", "age", "sex", "labels")
+RECORDING_COLUMNS = ("file", "record_id", "patient_id", "site", "age", "sex", "labels", "acquired")
 PATIENT_COLUMNS = ("patient_id", "site", "age", "sex", "labels")
 MAX_LISTED_LINES = 5
 COLUMN_PARSERS: Final[dict[str, tuple[Callable[[str], object], str]]] = {
     "age": (parse_age, f"a number of years up to {MAX_AGE:g}"),
     "sex": (parse_sex, "m, f, male or female"),
+    "acquired": (parse_acquired, "a date and time such as 2020-02-29 08:30:00"),
 }
 """Parser of a column, and a description of its valid values."""
 

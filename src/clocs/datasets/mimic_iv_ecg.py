@@ -92,6 +92,7 @@ def _entries(source: Source, options: MimicOptions) -> Iterator[Entry]:
                 age=diagnosed.age if diagnosed.age is not None else _age_at(person, row["ecg_time"]),
                 sex=diagnosed.sex or (person[0] if person else None),
                 labels=(*measured.labels, *diagnosed.labels),
+                acquired=row["ecg_time"],
                 extra={"recording_order": str(order)} | measured.extra | diagnosed.extra,
             )
 
@@ -99,7 +100,7 @@ def _entries(source: Source, options: MimicOptions) -> Iterator[Entry]:
 def _recording_orders(source: Source, table: str) -> Iterator[int]:
     """Return the position of each row among the rows of its patient by time, from 1.
 
-    Dates are shifted by patient, so the order of different patients means nothing. The dates are not kept.
+    Dates are shifted by patient, so the order of different patients means nothing.
     """
     subjects, times = array("q"), array("q")
     for row in read_csv(source, table, needed=("subject_id", "study_id", "ecg_time")):

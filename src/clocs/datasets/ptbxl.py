@@ -54,7 +54,14 @@ def _entries(source: Source, options: PtbxlOptions) -> Iterator[Entry]:
             )  # the publisher writes 300 for ages over 89
             extra = _extra_values(row) | ({"recording_order": order} if order else {})
             yield Entry(
-                file, patient_id=patient, site=site, age=age, sex=SEX_CODES.get(row["sex"]), labels=codes, extra=extra
+                file,
+                patient_id=patient,
+                site=site,
+                age=age,
+                sex=SEX_CODES.get(row["sex"]),
+                labels=codes,
+                acquired=row.get("recording_date", ""),
+                extra=extra,
             )
 
 

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Final, Literal
 
 from clocs.core.identity import Identity
@@ -14,6 +15,7 @@ from clocs.core.identity_patterns import find_identity, find_identity_in_value, 
 from clocs.core.pseudonyms import PatientKey
 from clocs.core.recording import Recording
 from clocs.core.sources import strip_extension
+from clocs.formats.demographics import parse_acquired
 from clocs.formats.lead_codes import LEADS
 from clocs.signals.leads import STANDARD_LEADS
 
@@ -44,10 +46,15 @@ def patient_id_from(identity: Identity) -> str:
     return next(iter(own or usable), "")
 
 
+def acquired_from(identity: Identity) -> datetime | None:
+    """Return the time of a recording that a file states; None if it states none that can be parsed."""
+    return next(filter(None, map(parse_acquired, identity.get("acquired", ()))), None)
+
+
 def deidentify_recording(
     recording: Recording, key: PatientKey, *, name: str, patient: str, keep: Collection[str] = ()
 ) -> Recording:
-    """Return a recording with pseudonyms and a pooled age, without typed text.
+    """Return a recording with pseudonyms, a pooled age and a shifted time, without typed text.
 
     Args:
         recording: The recording.
@@ -69,6 +76,7 @@ def deidentify_recording(
         patient_id=key.patient(patient) if patient else record_id,
         site=recording.site if "site" in keep else "",
         age=None if recording.age is None else min(recording.age, POOLED_AGE),
+        acquired=recording.acquired and key.shift_time(recording.acquired, patient or name),
         labels=recording.labels if "labels" in keep else (),
         episodes=recording.episodes if "labels" in keep else (),
         provenance=replace(

@@ -82,7 +82,8 @@ def _entries(source: Source, options: Options) -> Iterator[Entry]:
     archive = f"{root}{ARCHIVE}"
     packed = _members(source, archive) if source.exists(archive) else {}
     rows = list(read_csv(source, table, needed=("ECG_ID", "AHA_Code", "Patient_ID", "Age", "Sex", "N")))
-    for row, order in zip(rows, order_of([_iso_date(row.get("Date", "")) for row in rows]), strict=True):
+    dates = [_iso_date(row.get("Date", "")) for row in rows]
+    for row, date, order in zip(rows, dates, order_of(dates), strict=True):
         file = f"{root}{FOLDER}{row['ECG_ID']}.h5"
         if not source.exists(file):
             file = archive
@@ -95,6 +96,7 @@ def _entries(source: Source, options: Options) -> Iterator[Entry]:
             age=parse_age(row["Age"]),
             sex=parse_sex(row["Sex"]),
             labels=_labels(row["AHA_Code"]),
+            acquired=date,
             extra={LENGTH: row["N"]} | ({"recording_order": order} if order else {}),
         )
 

@@ -15,6 +15,8 @@ _YEARS: Final = {"years": 1.0, "a": 1.0, "months": 1 / 12, "mo": 1 / 12, "weeks"
 _DAYS: Final = {"days": 1 / 365.25, "d": 1 / 365.25, "hours": 1 / 8766, "h": 1 / 8766}
 _PER_YEAR: Final = _YEARS | _DAYS
 _MAX_DATE_LENGTH: Final = 64
+_YEARS_OF_ECGS: Final = range(1900, 2300)
+"""Years of recordings. Some datasets shift dates to later than 2100."""
 _DIGITS: Final = re.compile(r"(?P<plain>\d{14}(?=(\.?(?P<fraction>\d+))?)|(\d{12}|\d{8})(?!\d))", re.ASCII)
 _PATTERN_BY_LENGTH: Final = {8: "%Y%m%d", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
 
@@ -75,6 +77,20 @@ def parse_datetime(text: str, patterns: Sequence[str]) -> datetime | None:
         except ValueError:
             continue
     return None
+
+
+def parse_acquired(text: str) -> datetime | None:
+    """Parse the time of a recording in ISO 8601, such as ``2020-02-29 08:30:00``.
+
+    Returns:
+        The time in whole seconds by the clock of the device: a time zone is dropped. A date alone is midnight. None if
+        the text is no such time.
+    """
+    try:
+        found = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return None
+    return found.replace(tzinfo=None, microsecond=0) if found.year in _YEARS_OF_ECGS else None
 
 
 def parse_compact_datetime(text: str) -> datetime | None:

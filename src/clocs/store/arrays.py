@@ -31,7 +31,7 @@ from clocs.store.manifest import read_manifest, versions
 from clocs.store.reader import StoreReader
 from clocs.store.writer import write_store
 
-COLUMNS = ("record_id", "patient_id", "site", "age", "sex", "labels")
+COLUMNS = ("record_id", "patient_id", "site", "age", "sex", "labels", "acquired")
 EMPTY_TEXTS: Final = {"None", "nan", "NaN", "NaT", "<NA>"}
 """Texts of empty values in Python, numpy and pandas."""
 TASKS: Final = TypeAdapter(dict[str, Task])
@@ -140,6 +140,7 @@ def _entries(count: int, table: Any, append: bool) -> Iterator[Entry]:
             age=parse_age(row.get("age")),
             sex=parse_sex(row.get("sex")),
             labels=_labels(row.get("labels")),
+            acquired=_text(row.get("acquired")),
             extra={name: text for name in extra if (text := _text(row[name]))},
         )
 

@@ -211,6 +211,7 @@ def _count_removed(store: Store, keep: tuple[str, ...], columns: frozenset[str])
     for row in _rows(store):
         counts["ids of patient and record, file name and hash, replaced"] += 1
         counts[f"ages over {POOLED_AGE:g}, pooled"] += (row["age"] or 0) > POOLED_AGE
+        counts["times of recordings, shifted"] += row["acquired"] is not None
         for field in ("site", "labels", "notes"):
             counts[f"{field}, left out"] += bool(row[field]) and field not in keep
     for name in store.extra_types:
@@ -220,6 +221,6 @@ def _count_removed(store: Store, keep: tuple[str, ...], columns: frozenset[str])
 
 
 def _rows(store: Store) -> Iterator[dict[str, Any]]:
-    columns = ["age", "site", "labels", "notes"]
+    columns = ["age", "acquired", "site", "labels", "notes"]
     for number in range(len(store.shards)):
         yield from store.shard(number).columns(columns).to_pylist()

@@ -29,7 +29,7 @@ from clocs.core.files import content_hash, find_damage
 from clocs.store.arrow_files import CheckedArrow, column_view, write_arrow
 from clocs.store.checksums import checksums_path, count_chunks, write_checksums
 from clocs.store.extra_columns import typed_columns
-from clocs.store.shard import SHARDS, Shard, ShardInfo, schema
+from clocs.store.shard import SHARDS, Shard, ShardInfo, columns_with_times, drop_absent_times, schema
 
 METADATA: Final = "metadata"
 """Folder of the segments within a store."""
@@ -144,7 +144,7 @@ class Segment:
 
     def columns(self, names: Sequence[str]) -> pa.RecordBatch:
         """Return columns of the recordings, in the order of the shards."""
-        return self._records.columns(names)
+        return columns_with_times(self._records.schema, self._records.columns, names)
 
     @functools.cached_property
     def extra_types(self) -> dict[str, pa.DataType]:
@@ -238,7 +238,7 @@ class Segment:
             hashes = hash_ids(rows(["record_id"]).column(0).to_pylist())
             order = np.argsort(hashes, kind="stable")
             return pa.record_batch({"hash": hashes[order], "row": order.astype(np.uint32)})
-        batch = rows(COLUMNS)
+        batch = drop_absent_times(rows(COLUMNS))
         codes = hash_ids(batch.column("patient_id").to_pylist())
         extra = typed_columns(batch.column("extra"))
         columns = [*batch.columns, pa.array(codes), *extra.values()]

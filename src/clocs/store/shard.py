@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -29,9 +29,15 @@ SHARDS = "shards"
 HASH_BYTES = 16
 
 
+ACQUIRED: Final = "acquired"
+"""Column of the times of recordings. A file without times lacks it."""
+Columns = Callable[[Sequence[str]], pa.RecordBatch]
+"""Function that returns columns of a file by their names."""
+
+
 @functools.cache
 def schema(dtype: str) -> pa.Schema:
-    """Return the columns of a shard with samples of ``int16`` or ``int32``."""
+    """Return the columns of a shard with samples of ``int16`` or ``int32``, of which ``acquired`` may be absent."""
     return pa.schema(
         [
             ("record_id", pa.string()),
@@ -56,12 +62,34 @@ def schema(dtype: str) -> pa.Schema:
             ("num_declared_samples", pa.int64()),
             ("notes", pa.list_(pa.string())),
             ("extra", pa.map_(pa.string(), pa.string())),
+            (ACQUIRED, pa.timestamp("s")),
             ("values", pa.large_list(pa.int16() if dtype == "int16" else pa.int32())),
         ]
     )
 
 
 _METADATA = [name for name in schema("int16").names if name not in ("values", "signal_hash", "lead_hashes", "missing")]
+
+
+def drop_absent_times(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows without the column of times if no row has one."""
+    is_absent = batch.column(ACQUIRED).null_count == batch.num_rows
+    return batch.drop_columns([ACQUIRED]) if is_absent else batch
+
+
+def columns_with_times(known: pa.Schema, columns: Columns, names: Sequence[str]) -> pa.RecordBatch:
+    """Return columns of a file, and null times of a file without times.
+
+    Args:
+        known: Schema of the file.
+        columns: Returns columns of the file.
+        names: Names of the columns.
+    """
+    if ACQUIRED not in names or ACQUIRED in known.names:
+        return columns(names)
+    stored = columns([name for name in names if name != ACQUIRED] or [known.names[0]])
+    times = pa.nulls(stored.num_rows, schema("int16").field(ACQUIRED).type)
+    return pa.record_batch([times if name == ACQUIRED else stored.column(name) for name in names], list(names))
 
 
 class ShardInfo(BaseModel):
@@ -177,7 +205,7 @@ def _batch(recordings: Sequence[Recording], dtype: str) -> pa.RecordBatch:
     offsets = np.cumsum([0, *(len(values) for values in flat)], dtype=np.int64)
     values = pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(np.concatenate(flat)))
     arrays = [pa.array(columns[name], schema(dtype).field(name).type) for name in columns]
-    return pa.RecordBatch.from_arrays([*arrays, values], schema=schema(dtype))
+    return drop_absent_times(pa.RecordBatch.from_arrays([*arrays, values], schema=schema(dtype)))
 
 
 def _row(recording: Recording) -> dict[str, Any]:
@@ -205,6 +233,7 @@ def _row(recording: Recording) -> dict[str, Any]:
         "format": origin.format,
         "num_declared_samples": origin.num_declared_samples,
         "notes": origin.notes,
+        ACQUIRED: recording.acquired,
         "extra": sorted((name, value) for name, value in recording.extra.items() if value),
     }
 
@@ -224,17 +253,19 @@ class Shard:
     @functools.cached_property
     def _file(self) -> CheckedArrow:
         file = CheckedArrow(self.path, self.info.sha256, self._checked)
-        if file.num_rows != self.info.records or not file.schema.equals(schema(self.info.dtype)):
+        full = schema(self.info.dtype)
+        without_times = full.remove(full.get_field_index(ACQUIRED))
+        if file.num_rows != self.info.records or file.schema not in (full, without_times):
             raise IntegrityError(f"{file.name}: differs from its entry in the manifest. Run 'clocs data verify'.")
         return file
 
     def columns(self, names: Sequence[str]) -> pa.RecordBatch:
         """Return columns after checking all their bytes."""
-        return self._file.columns(names)
+        return columns_with_times(self._file.schema, self._file.columns, names)
 
     def column(self, name: str) -> pa.Array:
         """Return a column after checking all its bytes."""
-        return self._file.column(name)
+        return self.columns([name]).column(0)
 
     def check_chunks(self, chunks: npt.NDArray[np.int64]) -> None:
         """Compare unchecked chunks of the file with their checksums."""
@@ -318,4 +349,5 @@ class Shard:
                 notes=tuple(data["notes"]),
             ),
             extra=dict(data["extra"]),
+            acquired=data[ACQUIRED],
         )

@@ -30,6 +30,7 @@ LISTED_COLUMNS: Final = (
     "age",
     "sex",
     "labels",
+    "acquired",
     "sampling_rate",
     "leads",
     "format",

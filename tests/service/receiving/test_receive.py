@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from clocs.service.settings import Limits
 from tests.service.samples import sample
 
 PLANTED = "ZEBRAWOOD"
+ACQUIRED = datetime(2020, 2, 29, 8, 30, 5)
 MAX_BYTES = 1 << 24
 
 
@@ -36,6 +38,7 @@ def key(tmp_path: Path) -> PatientKey:
 def planted(real_data: Path) -> bytes:
     """A DICOM ECG with a planted name and patient id."""
     dataset = pydicom.dcmread(io.BytesIO(next(iter(sample(real_data, "dicom").values()))))
+    dataset.AcquisitionDateTime = ACQUIRED.strftime("%Y%m%d%H%M%S")
     dataset.PatientName, dataset.PatientID = f"{PLANTED}^ANNA", f"{PLANTED}-17"
     buffer = io.BytesIO()
     dataset.save_as(buffer)
@@ -102,6 +105,7 @@ def test_ecgs_are_stored_once_under_pseudonyms(
     assert opened.manifest.version == 1  # one version for the batch
     assert {recording.patient_id for recording in opened} == {key.patient(f"{PLANTED}-17")}
     assert {recording.record_id for recording in opened} == {key.record("first"), key.record("second")}
+    assert {recording.acquired for recording in opened} == {key.shift_time(ACQUIRED, f"{PLANTED}-17")}
     assert PLANTED.encode() not in contents(store, tmp_path / "spool" / "parsed", tmp_path / "spool" / "incoming")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import struct
+from datetime import datetime
 from typing import Annotated, Any, BinaryIO, Final, Literal
 
 import numpy as np
@@ -59,8 +60,8 @@ class ParseRequest(BaseModel):
     files: tuple[tuple[str, int], ...]
     """Names and sizes in bytes."""
     output: Literal["recording", "identified", "beginning", "png", "pdf", "sheets"]
-    """Requested output: the whole recording, also with its patient's id, its beginning, a picture of its beginning, or
-    sheets to print."""
+    """Requested output: the whole recording, also with its time and its patient's id, its beginning, a picture of its
+    beginning, or sheets to print."""
     seconds: float
     """Maximum duration of a whole recording, or duration of the beginning, in seconds."""
     sheet: SheetRequest | None = None
@@ -84,6 +85,8 @@ class ParsedRecording(BaseModel):
     provenance: Provenance
     patient_id: str = Field(default="", max_length=MAX_ID_LENGTH)
     """Id of the patient; empty unless it was requested."""
+    acquired: datetime | None = None
+    """Date and time of the recording; None unless it was requested."""
     seconds: float = Field(gt=0)
     """Duration of the whole recording in seconds; the samples may be its beginning."""
 
@@ -114,7 +117,7 @@ class ParseResponse(BaseModel):
 def encode_recording(
     recording: Recording, seconds: float, *, with_patient: bool = False
 ) -> tuple[ParsedRecording, bytes]:
-    """Return metadata and samples of a recording, without site, labels and, unless asked for, ids."""
+    """Return metadata and samples of a recording, without site and labels; id of the patient and time if asked for."""
     metadata = ParsedRecording(
         leads=recording.leads,
         gain=tuple(recording.gain.tolist()),
@@ -127,6 +130,7 @@ def encode_recording(
         sex=recording.sex,
         provenance=recording.provenance,
         patient_id=recording.patient_id if with_patient else "",
+        acquired=recording.acquired if with_patient else None,
         seconds=seconds,
     )
     return metadata, recording.digital.tobytes()
@@ -153,6 +157,7 @@ def decode_recording(metadata: ParsedRecording, raw: bytes) -> Recording:
             sex=metadata.sex,
             provenance=metadata.provenance,
             patient_id=metadata.patient_id,
+            acquired=metadata.acquired,
         )
     except (ValueError, OverflowError) as error:
         raise WireError("not a recording") from error

@@ -17,7 +17,13 @@ from clocs.core.errors import ClocsError, FormatError, LeadError, SignalError
 from clocs.core.pseudonyms import PatientKey
 from clocs.core.recording import Recording
 from clocs.core.sources import Source, ZipSource
-from clocs.datasets.redaction import deidentify_recording, patient_id_from, replace_values, searchable_values
+from clocs.datasets.redaction import (
+    acquired_from,
+    deidentify_recording,
+    patient_id_from,
+    replace_values,
+    searchable_values,
+)
 from clocs.formats.reading import detect_format, read_from, read_identity_from
 from clocs.service.parsing.messages import MAX_ID_LENGTH, MAX_SAMPLES, Failure
 from clocs.service.parsing.redaction import REDACTED, redact
@@ -58,7 +64,7 @@ def read_upload(files: Mapping[str, bytes]) -> Recording:
 
 
 def read_identified_upload(files: Mapping[str, bytes]) -> Recording:
-    """Read the single ECG of an upload, with the id of its patient and no other identity.
+    """Read the single ECG of an upload, with its time and the id of its patient, and no other identity.
 
     Args:
         files: Contents by file name.
@@ -66,10 +72,11 @@ def read_identified_upload(files: Mapping[str, bytes]) -> Recording:
     recording = read_upload(files)
     source = upload_source(files)
     try:
-        patient = patient_id_from(read_identity_from(source, _select_file(source)))
+        identity = read_identity_from(source, _select_file(source))
     except FormatError:  # that part of the file is damaged
-        patient = ""
-    return replace(recording, patient_id=patient[:MAX_ID_LENGTH])
+        identity = {}
+    patient = patient_id_from(identity)[:MAX_ID_LENGTH]
+    return replace(recording, patient_id=patient, acquired=acquired_from(identity))
 
 
 def remove_identity(recording: Recording) -> Recording:
@@ -79,7 +86,7 @@ def remove_identity(recording: Recording) -> Recording:
     leads = sorted(
         free.leads, key=lambda lead: STANDARD_LEADS.index(lead) if lead in STANDARD_LEADS else len(STANDARD_LEADS)
     )
-    free = replace(free, record_id="", patient_id="", age=coarse_age(free.age), provenance=origin)
+    free = replace(free, record_id="", patient_id="", acquired=None, age=coarse_age(free.age), provenance=origin)
     return free.select(tuple(leads))
 
 

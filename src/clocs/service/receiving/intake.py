@@ -40,9 +40,8 @@ async def parse_incoming(spool: Spool, pool: ParsingPool, key: PatientKey) -> in
         except ClocsError as error:
             spool.refuse(name, error.message)
         else:
-            patient = key.patient(found.patient_id) if found.patient_id else ""
-            free = deidentify_recording(found, key, name=name, patient="", keep=("notes",))
-            spool.finish(name, replace(free, patient_id=patient))
+            free = deidentify_recording(found, key, name=name, patient=found.patient_id, keep=("notes",))
+            spool.finish(name, free if found.patient_id else replace(free, patient_id=""))
             parsed += 1
     return parsed
 

@@ -1,4 +1,4 @@
-"""Command line of the reproduction: ``python -m reproduction run|status|collect|report``."""
+"""Command line of the reproduction: ``python -m reproduction run|status|collect|report|classifiers``."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from reproduction.experiments import EXPERIMENTS, Experiment, cell_filter, find_
 from reproduction.report.build import make_report
 from reproduction.report.results import Results
 from reproduction.run_cell import run_cell
+from reproduction.shipped_classifiers import SHIPPED_CLASSIFIERS, fit_shipped_classifiers
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Reproduce the CLOCS paper, cell by cell.")
 
@@ -103,6 +104,19 @@ def report(
     """Write the report from finished cells: Markdown pages and pictures."""
     made = make_report(results, out, pages or [])
     typer.echo(f"{len(made)} files; the report is in {out}")
+
+
+@app.command()
+def classifiers(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[ENCODER]...", help="Default: all that have any.")
+    ] = None,
+    stores: Stores = Path("stores"),
+    cache: Annotated[Path | None, typer.Option(help="Keep features of recordings here.")] = None,
+) -> None:
+    """Fit the classifiers of the encoders that come with clocs again, on stores of twelve leads."""
+    for name in names or list(SHIPPED_CLASSIFIERS):
+        typer.echo(f"{name}: {fit_shipped_classifiers(name, stores, cache)}")
 
 
 def _chosen(

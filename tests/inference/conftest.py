@@ -120,6 +120,7 @@ def make_classifier(
     joint: bool = False,
     max_distance: float = 1e9,
     heart_rates: tuple[float, float] = (20.0, 250.0),
+    set_thresholds: tuple[float, ...] = (),
 ) -> Classifier:
     """Return a classifier with random weights, and classes that are not sorted.
 
@@ -132,7 +133,9 @@ def make_classifier(
     card = ClassifierCard(
         classes=tuple(ClassInfo(name, f"meaning of {name}", 1 / (place + 2)) for place, name in enumerate(names)),
         multi_label=multi_label,
-        lead_sets=tuple(LeadSet(leads, adjustment, (bins,) * classes, 0.9, 0.8, max_distance) for leads in lead_sets),
+        lead_sets=tuple(
+            LeadSet(leads, adjustment, (bins,) * classes, 0.9, 0.8, max_distance, set_thresholds) for leads in lead_sets
+        ),
         heart_rates=heart_rates,
         limitations=("It has seen no paced rhythm.",),
         trained_on={"dataset": "chapman", "split_sha256": "0" * 64},

@@ -197,7 +197,7 @@ def _classify_file(file: Path, encoder: str, classifier: str | None, device: str
 
     found = load_encoder(encoder, device=device).classify(file, classifier=classifier)
     if as_json:
-        typer.echo(json.dumps({"file": str(file), **asdict(found)}))
+        typer.echo(json.dumps({"file": str(file), **asdict(found), "set_statement": found.set_statement}))
         return
     for finding in found.findings:
         typer.secho(f"finding: {finding}", bold=True)
@@ -206,6 +206,8 @@ def _classify_file(file: Path, encoder: str, classifier: str | None, device: str
         for sentence in (*found.withheld, *found.notes):
             typer.echo(sentence)
         return
+    if found.set_statement:
+        typer.secho(f"{found.set_statement} (95% of the patients of each class have it among those named)", bold=True)
     rows = [
         (item.name, item.meaning, f"{item.probability:.1%}", item.track_record, f"{item.prevalence:.1%}")
         for item in found.classes

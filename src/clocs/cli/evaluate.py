@@ -181,6 +181,9 @@ def publish_command(
         list[str] | None,
         typer.Option(help="Fit a classifier for this task of the stores. Repeatable. Default: their classes."),
     ] = None,
+    leads: Annotated[
+        str, typer.Option(help="Fit classifiers of these leads only, such as I,II. Default: all that most have.")
+    ] = "",
     cache: Annotated[
         Path | None, typer.Option(help="Store features of recordings here, to continue after an interruption.")
     ] = None,
@@ -194,8 +197,17 @@ def publish_command(
     """
     from clocs.publishing.publish import publish
 
-    stores = extra_store or ()
-    found = publish(checkpoint, store, out, name, extra_stores=stores, split=split, tasks=task or (), cache=cache)
+    found = publish(
+        checkpoint,
+        store,
+        out,
+        name,
+        extra_stores=extra_store or (),
+        split=split,
+        tasks=task or (),
+        leads=_names(leads),
+        cache=cache,
+    )
     typer.echo(json.dumps(found) if as_json else (out / "README.md").read_text())
 
 

@@ -49,6 +49,7 @@ def features_by_lead_set(
     store: Store,
     *,
     allow_missing_leads: bool,
+    leads: Sequence[str] = (),
     cache: str | os.PathLike[str] | None = None,
 ) -> dict[LeadNames, RecordingFeatures]:
     """Compute the features of recordings for each set of leads that a classifier is fitted for.
@@ -60,6 +61,7 @@ def features_by_lead_set(
         embedder: The embedder.
         store: The store.
         allow_missing_leads: Whether an embedder of several leads at once may lack some.
+        leads: Use only these leads. Empty: all that most recordings have.
         cache: Folder of cached features; None: nothing is saved.
 
     Returns:
@@ -70,11 +72,12 @@ def features_by_lead_set(
     """
     if not embedder.all_leads:
         found = recording_features(embedder, store, cache=cache)["embedding"]
-        sets = lead_sets_of(found.leads)
+        sets = lead_sets_of(_chosen(found.leads, leads))
         return {leads: select_leads(found, leads, num_statistics=len(embedder.pooling)) for leads in sets}
     needed = embedder.policy.leads
     common = available_leads(Frames(store, embedder.policy.model_copy(update={"leads": ()}), all_leads=True).leads)
-    present = tuple(lead for lead in needed if lead in common)
+    chosen = _chosen(common, leads)
+    present = tuple(lead for lead in needed if lead in chosen)
     if not present or (present != needed and not allow_missing_leads):
         raise ConfigError(
             f"{store.folder} has {', '.join(common)}; the encoder takes {', '.join(needed)} at once. Use another "
@@ -82,6 +85,13 @@ def features_by_lead_set(
         )
     sets = lead_sets_of(present) if allow_missing_leads else (needed,)
     return {leads: recording_features(LeadSubset(embedder, leads), store, cache=cache)["embedding"] for leads in sets}
+
+
+def _chosen(present: Sequence[str], leads: Sequence[str]) -> LeadNames:
+    """Return the leads that are chosen of those that are present."""
+    if absent := [lead for lead in leads if lead not in present]:
+        raise ConfigError(f"Most recordings lack {', '.join(absent)}; they have {', '.join(present)}. Choose of these.")
+    return tuple(lead for lead in present if not leads or lead in leads)
 
 
 def mask_leads(embedder: Embedder, leads: Sequence[str], allow_missing_leads: bool) -> Embedder:

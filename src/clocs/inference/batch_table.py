@@ -42,7 +42,7 @@ def table_schema(encoder: PretrainedEncoder, classifier: str | None) -> pa.Schem
             ("regular", pa.bool_()),
             ("paced", pa.bool_()),
             ("num_beats", pa.int32()),
-            *((name, text) for name in ("not_measured", "classifier", "leads")),
+            *((name, text) for name in ("not_measured", "classifier", "leads", "prediction_set")),
             *((probability_column(name), number) for name in classes),
             *((name, text) for name in ("notes", *asdict(report_origin(encoder)))),
         ]
@@ -64,6 +64,7 @@ def report_row(name: str, report: Report) -> dict[str, Any]:
     row["not_measured"] = "; ".join(absent)
     if found is not None:
         row |= {"classifier": found.classifier, "leads": " ".join(found.leads), "notes": " ".join(found.notes)}
+        row["prediction_set"] = found.set_statement
         row |= {probability_column(item.name): item.probability for item in found.classes}
     return row | asdict(report.origin)
 

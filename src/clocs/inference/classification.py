@@ -82,9 +82,12 @@ def classify_recording(
         classes = tuple(item for item in classes if item.name in PACING_CLASSES)
         reasons = () if classes else (PACED_REASON,)
         notes = (*notes, PACED_REASON) if classes else notes
+        plausible = None
+    else:
+        plausible = prediction_set(classes, classifier, index)
     card = classifier.card
     return Classification(
-        name, prepared.leads, classes, card.multi_label, card.limitations, notes, verdict.findings, reasons
+        name, prepared.leads, classes, card.multi_label, card.limitations, notes, verdict.findings, reasons, plausible
     )
 
 
@@ -137,6 +140,21 @@ def classify_features(classifier: Classifier, features: Floats, set_index: int) 
         for index, (item, value) in enumerate(zip(classifier.card.classes, probabilities, strict=True))
     ]
     return tuple(sorted(classes, key=lambda item: -item.probability))
+
+
+def prediction_set(
+    classes: Sequence[ClassProbability], classifier: Classifier, set_index: int
+) -> tuple[str, ...] | None:
+    """Return the names of classes that cannot be excluded, in the order given; None if the classifier has no sets.
+
+    Args:
+        classes: All classes with their probabilities.
+        classifier: The classifier.
+        set_index: Index of the set of leads in ``card.lead_sets``.
+    """
+    names = [item.name for item in classifier.card.classes]
+    thresholds = dict(zip(names, classifier.card.lead_sets[set_index].set_thresholds, strict=False))
+    return tuple(item.name for item in classes if item.probability >= thresholds[item.name]) if thresholds else None
 
 
 def format_set(leads: tuple[str, ...]) -> str:

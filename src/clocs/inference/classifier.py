@@ -74,6 +74,9 @@ class LeadSet:
     """Macro AUC of the test recordings."""
     max_distance: Annotated[float, Field(gt=0)]
     """Distance from the training recordings above which classes are withheld, from validation recordings."""
+    set_thresholds: tuple[Fraction, ...] = ()
+    """Minimum probability of each class in a prediction set, from validation patients that calibrate nothing else.
+    Empty: classes are not exclusive."""
 
     def bin_of(self, class_index: int, probability: float) -> ReliabilityBin | None:
         """Return the bin of a probability of a class, or None if no validation patient is in it."""
@@ -113,6 +116,8 @@ class ClassifierCard(BaseModel):
         for item in self.lead_sets:
             if not len(item.adjustment) == len(item.reliability) == len(self.classes):
                 raise ValueError(f"{len(item.adjustment)} adjustments for {len(self.classes)} classes")
+            if len(item.set_thresholds) not in (0, len(self.classes)):
+                raise ValueError(f"{len(item.set_thresholds)} thresholds for {len(self.classes)} classes")
         sizes = [len(item.leads) for item in self.lead_sets]
         if 0 in sizes or sizes != sorted(sizes, reverse=True):
             raise ValueError("sets of leads must be ordered from the largest to the smallest")

@@ -125,7 +125,8 @@ def _classes(report: Report, device: str) -> dict[str, Any]:
         }
         for item in found.classes
     ]
-    notes = [{"text": text} for text in (_gate_text(report), *found.notes, *found.limitations, report.origin.notice)]
+    said = (_gate_text(report), *filter(None, (found.set_statement,)))
+    notes = [{"text": text} for text in (*said, *found.notes, *found.limitations, report.origin.notice)]
     title = {"text": f"ECG classes by classifier {found.classifier}"}
     return _procedure(title, device) | absent | {"component": components, "note": notes}
 

@@ -9,11 +9,14 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from clocs.core.recording import Recording
+from clocs.core.seeds import generator
 from clocs.datasets import DATASETS
 from clocs.evaluation.benchmark.recording_features import RecordingFeatures
 from clocs.evaluation.model_outputs import ModelOutputs
 from clocs.evaluation.recording_classifier import fit_recordings, recording_outputs, recordings_of
 from clocs.evaluation.scoring import pool_outputs
+from clocs.inference.abstention import judge_patient, judge_signal
 from clocs.inference.classifier import (
     Classifier,
     ClassifierCard,
@@ -26,6 +29,7 @@ from clocs.inference.feature_space import FeatureSpace
 from clocs.inference.frame_pooling import POOLING
 from clocs.measurements.measurements import RATE_LIMITS, measure
 from clocs.metrics.calibration import adjust_probabilities, fit_adjustment, reliability
+from clocs.metrics.conformal import set_thresholds
 from clocs.metrics.pooling import pool_truth
 from clocs.metrics.ranking import auc, macro_average
 from clocs.store.splits import Split
@@ -39,6 +43,21 @@ RATE_MARGIN: Final = 0.1
 """Fraction by which the range of heart rates is widened, because a sample misses the extremes."""
 DISTANCE_QUANTILE: Final = 0.999
 """Fraction of validation recordings within the limit of the distance."""
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """Recordings by what they are for, masks (N,)."""
+
+    train: Bools
+    """Labels of the weights."""
+    calibration: Bools
+    """Validation recordings that select the regularisation and calibrate probabilities and distances."""
+    sets: Bools
+    """Validation recordings that calibrate prediction sets and nothing else: those that pass the gate, one a
+    patient."""
+    test: Bools
+    """Recordings of the results."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +93,10 @@ def fit_classifier(
         The classifier, and its calibrated probabilities of the test recordings for each set of leads.
     """
     dataset = DATASETS.get(store.manifest.dataset["name"])
-    fitted = [_fit_set(store, split, targets, leads, found, embedding_dim) for leads, found in features.items()]
     trained = split.mask("train") & targets.included
+    heart_rates = heart_rate_limits(store, trained)
+    parts = _divide(store, split, targets, heart_rates)
+    fitted = [_fit_set(store, parts, targets, leads, found, embedding_dim) for leads, found in features.items()]
     prevalence = _prevalence(store, targets, trained)
     card = ClassifierCard(
         classes=tuple(
@@ -84,7 +105,7 @@ def fit_classifier(
         ),
         multi_label=targets.task.kind != "multi-class",
         lead_sets=tuple(item.description for item in fitted),
-        heart_rates=heart_rate_limits(store, trained),
+        heart_rates=heart_rates,
         limitations=(_class_limitation(targets), *dataset.limitations),
         trained_on={
             "dataset": dataset.name,
@@ -124,9 +145,32 @@ def distance_limit(space: FeatureSpace, features: npt.NDArray[np.floating]) -> f
     return float(np.quantile(space.distances(features), DISTANCE_QUANTILE))
 
 
+def _divide(store: Store, split: Split, targets: TaskTargets, heart_rates: tuple[float, float]) -> _Parts:
+    """Divide recordings by what they are for. Prediction sets of exclusive classes get half the validation patients."""
+    train, validation, test = (split.mask(part) for part in ("train", "validation", "test"))
+    for_sets = np.zeros_like(validation)
+    if targets.task.kind == "multi-class":
+        patients = store.patient_codes()[0]
+        drawn = generator(0, "prediction-sets").permutation(np.unique(patients[validation & targets.included]))
+        half = validation & np.isin(patients, drawn[: len(drawn) // 2])
+        validation = validation & ~half
+        rows = np.flatnonzero(half & targets.included)
+        rows = rows[np.unique(patients[rows], return_index=True)[1]]
+        for_sets[[row for row in rows if _passes_gate(store.recording(int(row)), heart_rates)]] = True
+    return _Parts(train, validation, for_sets, test)
+
+
+def _passes_gate(recording: Recording, heart_rates: tuple[float, float]) -> bool:
+    """Return whether the gate lets classes of a recording pass, but for its distance from the training recordings."""
+    verdict = judge_signal(recording)
+    rate = verdict.heart_rate
+    unusual = rate is not None and not heart_rates[0] <= rate <= heart_rates[1]
+    return not (verdict.reasons or verdict.findings or unusual or judge_patient(recording)[0])
+
+
 def _fit_set(
     store: Store,
-    split: Split,
+    parts: _Parts,
     targets: TaskTargets,
     leads: tuple[str, ...],
     features: RecordingFeatures,
@@ -134,8 +178,8 @@ def _fit_set(
 ) -> _FittedSet:
     """Fit and calibrate the weights of one set of leads."""
     multi_label = targets.task.kind != "multi-class"
-    train, validation, test = (
-        recordings_of(features, targets, split.mask(part)) for part in ("train", "validation", "test")
+    train, validation, for_sets, test = (
+        recordings_of(features, targets, part) for part in (parts.train, parts.calibration, parts.sets, parts.test)
     )
     weights, model = fit_recordings(features, targets, train=train, validation=validation)
     found = weights.probabilities(features.values[validation], multi_label=multi_label)
@@ -148,13 +192,17 @@ def _fit_set(
     selected, tested = calibrated(validation), calibrated(test)
     by_patient = pool_outputs(selected, selected.patient)
     space = FeatureSpace.fit(features.values[train], embedding_dim, len(POOLING))
+    max_distance = distance_limit(space, features.values[validation])
+    kept = calibrated(for_sets)
+    kept = kept.select(np.flatnonzero(space.distances(features.values[for_sets]) <= max_distance))
     description = LeadSet(
         leads,
         adjustment=tuple(zip(slope.tolist(), offset.tolist(), strict=True)),
         reliability=tuple(reliability_bins(reliability(by_patient.truth, by_patient.values))),
         validation_auc=_macro_auc(selected),
         test_auc=_macro_auc(tested),
-        max_distance=distance_limit(space, features.values[validation]),
+        max_distance=max_distance,
+        set_thresholds=() if multi_label else tuple(set_thresholds(kept.truth, kept.values).tolist()),
     )
     return _FittedSet(description, weights, space, model.strength, tested)
 

@@ -153,11 +153,13 @@ def _use_of_parts(content: CardContent) -> str:
         return (
             "The encoder was trained before, without labels, on other data "
             f"({content.about['training']['dataset']}), and is unchanged. The classifier was trained on the labels of "
-            "the training patients. Validation patients selected its regularisation and calibrated it."
+            "the training patients. Validation patients selected its regularisation and calibrated it; where classes "
+            "exclude each other, one half of them calibrated nothing but the prediction sets."
         )
     return (
         "The encoder was trained on the signals of the training patients, the classifier on their labels. Validation "
-        "patients selected the epoch and the classifier's regularisation, and calibrated it."
+        "patients selected the epoch and the classifier's regularisation, and calibrated it; where classes exclude "
+        "each other, one half of them calibrated nothing but the prediction sets."
     )
 
 

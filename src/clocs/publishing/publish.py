@@ -52,13 +52,15 @@ def publish(
     extra_stores: Sequence[StoreLike] = (),
     split: str | None = None,
     tasks: Sequence[str] = (),
+    leads: Sequence[str] = (),
     cache: str | os.PathLike[str] | None = None,
 ) -> dict[str, Any]:
     """Write an encoder with classifiers for the labels of stores, and a model card.
 
     The folder can be passed to :func:`clocs.load_encoder` and uploaded to a model hub. A classifier has linear weights
     for each set of leads that the recordings have: all twelve, the six limb leads, I and II. They are fitted on all
-    training labels, and regularised and calibrated on validation patients. The card reports metrics of each set and a
+    training labels, and regularised and calibrated on validation patients. Where classes exclude each other, one half
+    of the validation patients calibrates nothing but prediction sets. The card reports metrics of each set and a
     privacy audit of the test patients.
 
     Args:
@@ -71,6 +73,7 @@ def publish(
             training it is the split of training.
         tasks: Names of tasks, such as ``chapman-rhythm``. Each store gets a classifier for each of them that it has,
             which has the name of the task. Empty: one for the classes of each store, with the name of its dataset.
+        leads: Fit classifiers of these leads only. Empty: all leads that most recordings have.
         cache: Folder of cached features of recordings, with which a killed call continues. None: nothing is saved.
 
     Returns:
@@ -104,7 +107,9 @@ def publish(
     fitted = [
         item
         for source, found, row in zip(sources, targets, names, strict=True)
-        for item in _fit_store(os.fspath(checkpoint), encoder, *source, dict(zip(row, found, strict=True)), cache)
+        for item in _fit_store(
+            os.fspath(checkpoint), encoder, *source, dict(zip(row, found, strict=True)), leads, cache
+        )
     ]
     assert encoder.folder is not None
     reports = tuple(report for report, _ in fitted)
@@ -164,6 +169,7 @@ def _fit_store(
     store: Store,
     split: Split,
     targets: Mapping[str, TaskTargets],
+    leads: Sequence[str],
     cache: str | os.PathLike[str] | None,
 ) -> Iterator[tuple[ClassifierReport, Classifier]]:
     """Iterate over the classifiers of a store's tasks by name, with their reports. The first has the privacy audit."""
@@ -172,6 +178,7 @@ def _fit_store(
         trained_embedder(label, encoder.module, described),
         store,
         allow_missing_leads=allows_missing_leads(described),
+        leads=leads,
         cache=cache,
     )
     assert encoder.folder is not None

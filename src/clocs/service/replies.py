@@ -126,6 +126,8 @@ def classes_reply(found: Classification) -> schemas.ClassificationResponse:
         leads=list(found.leads),
         multi_label=found.multi_label,
         classes=classes,
+        prediction_set=None if found.prediction_set is None else list(found.prediction_set),
+        set_statement=found.set_statement,
         limitations=list(found.limitations),
         notes=list(found.notes),
         findings=list(found.findings),

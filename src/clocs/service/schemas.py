@@ -177,6 +177,14 @@ class ClassificationResponse(_Response):
     leads: list[str] = Field(description="Leads that were used.", examples=[["I"]])
     multi_label: bool
     classes: list[ClassProbability] = Field(description="Empty if they are withheld.")
+    prediction_set: list[str] | None = Field(
+        description="Classes that cannot be excluded at 95 %; null if they are withheld or not exclusive.",
+        examples=[["AFIB", "SR"]],
+    )
+    set_statement: str = Field(
+        description="The same in words, empty without a set.",
+        examples=["cannot tell apart: AFIB (atrial fibrillation), SR (sinus rhythm)"],
+    )
     limitations: list[str]
     notes: list[str]
     findings: list[str] = Field(description="Findings that need no classifier.", examples=[["paced"]])

@@ -7,6 +7,7 @@ import { percent, sentence } from "./wording.js";
 
 const MOST_SPOKEN = 3;
 const NOTES = "Notes";
+const SET_COVERAGE = "For 95 % of the validation patients of each class, their class was among those named here.";
 
 /** `classifiers` are {name, title} to choose from; `choose(name)` is called with another. */
 export function showClasses(place, found, { classifiers, chosen, choose }) {
@@ -20,11 +21,23 @@ export function showClasses(place, found, { classifiers, chosen, choose }) {
         ...[
             ...head,
             element("p", { class: "lead-text" }, `${reading(found.multi_label)} ${used(found.leads)}`),
+            predictionSet(found.set_statement),
             legend(),
             element("ul", { class: "classes" }, found.classes.map(classRow)),
             cannot(found.limitations),
             notes(found.notes, NOTES),
         ].filter(Boolean),
+    );
+}
+
+/** The classes that cannot be excluded, in words. */
+function predictionSet(statement) {
+    if (!statement) return null;
+    return element(
+        "div",
+        { class: "prediction-set" },
+        element("p", {}, element("strong", {}, sentence(statement))),
+        element("p", { class: "class-record" }, SET_COVERAGE),
     );
 }
 

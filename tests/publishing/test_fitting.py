@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
 
+from clocs.datasets.dataset import SplitPolicy
 from clocs.evaluation.benchmark.recording_features import RecordingFeatures
 from clocs.inference.classifier import Classifier
 from clocs.metrics.conformal import prediction_sets, set_thresholds
 from clocs.publishing import fitting
 from clocs.publishing.fitting import fit_classifier
-from clocs.store.splits import SplitPolicy, make_split
+from clocs.store.splits import make_split
 from clocs.store.store import Store
 from clocs.store.task_targets import TaskTargets, task_targets
 
@@ -36,7 +38,7 @@ def parts(store: Store, monkeypatch: pytest.MonkeyPatch) -> dict[str, np.ndarray
     found: dict[str, np.ndarray] = {}
     divide, shown = fitting._divide, list[str]()
 
-    def remember(*arguments: object) -> object:
+    def remember(*arguments: Any) -> Any:
         made = divide(*arguments)
         found.update(vars(made))
         return made

@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup locked minimal format lint types check test coverage slow reproduce status report docs bench lock workflows dist installed sbom tagged citation notes
+.PHONY: help setup locked minimal format lint types check test coverage slow reproduce status report docs archive site bench lock workflows dist installed sbom tagged citation notes
 
 BASE_PYTHON ?= python3
 VENV := .venv
@@ -65,6 +65,14 @@ report:  ## make docs/results, and the numbers in other pages, from results/
 docs:  ## build the documentation into docs/_build/html; a warning is an error
 	rm -rf docs/api
 	$(PYTHON) -m sphinx -W --keep-going -b html docs docs/_build/html
+
+archive:  ## pack the built documentation into build/archives, for a release
+	$(PYTHON) docs/make_site.py pack docs/_build/html build/archives/docs-$$($(PYTHON) -c "import clocs; print(clocs.__version__)").zip
+
+site: $(PYTHON)  ## make build/site, with the documentation of all releases, whose archives gh downloads
+	for tag in $$(gh release list --limit 100 --json tagName --jq '.[].tagName'); do \
+		gh release download $$tag --pattern 'docs-*.zip' --dir build/archives --skip-existing || exit 1; done
+	$(PYTHON) docs/make_site.py build/archives build/site "$(CLOCS_DOCS_URL)"
 
 bench:  ## measure the speed and memory that the documentation states
 	$(PYTHON) benchmarks/run.py

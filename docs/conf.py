@@ -16,7 +16,7 @@ project_copyright = author
 version = release = __version__
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon"]
-exclude_patterns = ["_build", "_templates", "**/.ipynb_checkpoints"]
+exclude_patterns = ["_build", "_templates", "**/.ipynb_checkpoints", "tutorials/ptbxl"]  # included by tutorials
 templates_path = ["_templates"]
 
 # Tutorials run in a temporary folder each. An error in a cell is an error of the build.
@@ -29,12 +29,13 @@ os.environ.pop("MPLBACKEND", None)  # kernels choose the one that draws into pag
 os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 myst_heading_anchors = 3
-myst_enable_extensions = ["colon_fence", "deflist"]
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 
 autodoc_member_order = "bysource"
 autodoc_class_signature = "separated"
 autodoc_default_options = {"members": True, "undoc-members": True, "exclude-members": "model_config, __new__, __init__"}
 
+html_math_renderer = "mathml"  # no script: equations are drawn by the browser, offline as well
 html_theme = "pydata_sphinx_theme"
 html_static_path = ["_static"]
 html_css_files = ["clocs.css"]
@@ -54,12 +55,27 @@ if repository_url:
         "edit_page_url_template": repository_url + "/edit/main/docs/{{ file_name }}",
         "edit_page_provider_name": "the repository",
     }
+documentation_url = os.environ.get("CLOCS_DOCS_URL", "").rstrip("/")  # of the site with all versions, see make_site.py
+if documentation_url:
+    html_theme_options |= {
+        "switcher": {"json_url": f"{documentation_url}/versions.json", "version_match": release},
+        "navbar_end": ["version-switcher", "theme-switcher", "navbar-icon-links"],
+        "check_switcher": False,  # the list is written when the site is
+    }
 html_sidebars = {"**": ["all-pages"]}
 html_show_sourcelink = False
 
 
 def setup(app: Sphinx) -> None:
-    """Draw the synthetic ECGs before pages are read."""
+    """Write generated pages before the others are read, render equations as MathML, and check links at the end."""
+    from check_links import check_site
+    from math_markup import visit_block, visit_inline
+    from method_figures import draw_method_figures
+    from reference_pages import write_reference_pages
     from synthetic_gallery import make_gallery
 
     app.connect("builder-inited", lambda app: make_gallery(Path(app.srcdir)))
+    app.connect("builder-inited", lambda app: draw_method_figures(Path(app.srcdir)))
+    app.connect("builder-inited", lambda app: write_reference_pages(Path(app.srcdir)))
+    app.connect("build-finished", lambda app, error: None if error else check_site(Path(app.outdir)))
+    app.add_html_math_renderer("mathml", (visit_inline, None), (visit_block, None))

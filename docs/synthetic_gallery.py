@@ -60,13 +60,13 @@ def make_gallery(folder: Path) -> None:
     pictures.mkdir(exist_ok=True)
     page = [INTRODUCTION]
     for label, meaning in MEANINGS.items():
-        _draw(_example(label), LEADS.get(label, RHYTHM_LEADS), SECONDS, pictures / f"{label}.png")
+        _draw(example(label), LEADS.get(label, RHYTHM_LEADS), SECONDS, pictures / f"{label}.png")
         page.append(f"## {label}: {meaning}\n\n![{meaning}](synthetic/{label}.png)\n")
-    _draw(_example("SR"), None, 10.0, pictures / "twelve-leads.png")
+    _draw(example("SR"), None, 10.0, pictures / "twelve-leads.png")
     (folder / "synthetic.md").write_text("\n".join(page))
 
 
-def _example(label: str) -> clocs.Recording:
+def example(label: str) -> clocs.Recording:
     """Return the first recording that has a label, and beside it no other finding."""
     labels = (label,) if label in RHYTHMS else ("SR", label)
     source, options = open_source(Path()), DATASET.parse_options({"num_records": NUM_RECORDS, "seed": SEED})

@@ -68,6 +68,7 @@ def test_a_job_has_no_right_that_it_does_not_need(name: str, job: dict[str, Any]
         "release/build": {"contents": "read", "id-token": "write", "attestations": "write"},
         "release/publish": {"id-token": "write"},
         "release/announce": {"contents": "write"},
+        "release/site": {"contents": "read", "pages": "write", "id-token": "write"},
     }
     assert job.get("permissions", {}) == allowed.get(name, {})
 

@@ -19,8 +19,7 @@ from clocs.training.shipped import DEFAULT_ENCODER
 LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "::1")
 MAX_SHOWN_SECONDS: Final = 60.0
 """Maximum duration in seconds of a preview or picture. Twelve leads at 1 kHz fit the limits of a parsing process: as
-PNG,
-they take 8 s of processor time and 240 MiB."""
+PNG, they take 8 s of processor time and 240 MiB."""
 
 
 def default_audit_log() -> Path:
@@ -35,9 +34,11 @@ class Limits(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     upload_bytes: int = Field(default=64 << 20, ge=1 << 10)
+    """Maximum size of an upload in bytes, over all its files."""
     upload_seconds: float = Field(default=30.0, gt=0)
     """Time limit in seconds from the request head to the end of the body."""
     upload_files: int = Field(default=16, ge=1)
+    """Maximum number of files of an upload."""
     head_seconds: float = Field(default=10.0, gt=0)
     """Time limit in seconds from the connection to the end of the request head."""
     parse_seconds: float = Field(default=10.0, gt=0)
@@ -45,10 +46,11 @@ class Limits(BaseModel):
     parse_memory_bytes: int = Field(default=512 << 20, ge=64 << 20)
     """Address space of a parsing process, beyond its size at the start."""
     parsing_processes: int = Field(default_factory=lambda: max(2, min(8, os.cpu_count() or 1)), ge=1)
+    """Number of parsing processes. Default: the number of processors, at least 2 and at most 8."""
     files_per_process: int = Field(default=10_000, ge=1)
     """Number of uploads after which a parsing process is replaced."""
     active: int = Field(default_factory=lambda: max(2, min(8, os.cpu_count() or 1)), ge=1)
-    """Maximum number of requests processed at once."""
+    """Maximum number of requests processed at once. Default: the number of processors, at least 2 and at most 8."""
     waiting: int = Field(default=16, ge=0)
     """Maximum number of waiting requests; more are refused before their bodies are read."""
     longest_seconds: float = Field(default=600.0, gt=0)

@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup locked minimal format lint types check test coverage slow reproduce status report docs archive site bench lock workflows dist installed sbom tagged citation notes
+.PHONY: help setup locked minimal format lint types check test coverage packages slow reproduce status report docs archive site bench lock workflows dist installed sbom tagged citation notes
 
 BASE_PYTHON ?= python3
 VENV := .venv
@@ -49,6 +49,12 @@ test:  ## the tests that every change must pass
 
 coverage:  ## the same tests, with the lines and branches that they reach
 	$(PYTHON) -m pytest -n auto --dist worksteal -rs --cov --cov-report=term --cov-report=xml
+
+packages:  ## what slow tests run on Debian, as root: proxies, an OpenID Connect provider, dcmtk, poppler
+	apt-get update -qq
+	RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends apache2 dcmtk \
+		libapache2-mod-auth-openidc logrotate nginx-light openssl poppler-utils
+	$(PYTHON) -m pip install oidc-provider-mock
 
 slow:  ## full-data and long checks
 	$(PYTHON) -m pytest -m slow -rs

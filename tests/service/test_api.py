@@ -335,7 +335,10 @@ def test_the_document(client: Served) -> None:
     assert "ProblemShown" in references
     assert '"examples"' in reply.body.decode()
     assert "http://" not in reply.body.decode().replace("http://localhost", "")
-    assert [document["paths"][path]["get"].get("security") for path in ("/healthz", "/metrics")] == [[], None]
+    assert [document["paths"][path]["get"].get("security") for path in ("/healthz", "/metrics")] == [
+        [],
+        [{"token": ["metrics"]}],
+    ]
     for path, operations in document["paths"].items():
         for operation in operations.values():
             assert path == "/healthz" or any(status[0] in "45" for status in operation["responses"])

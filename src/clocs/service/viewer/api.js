@@ -6,6 +6,7 @@ const BASE = "/api/v1/";
 const PROBLEM = "application/problem+json";
 const MOST_TRIES = 8;
 const LONGEST_WAIT = 30;
+const SIGN_ON = "sign-on-needed";
 export const NO_ANSWER = "The server of this page did not respond.";
 
 /** What the service says is wrong with a question, or that it does not answer. */
@@ -32,7 +33,12 @@ export async function ask(path, { files = null, query = {}, signal = null, waiti
     for (let tries = 1; ; tries += 1) {
         const response = await send(address, files, signal);
         if (response.ok) return as === "blob" ? response.blob() : response.json();
-        if (response.status === 401) {
+        if (isOfProxy(response)) {
+            if (token.current() === null) throw signOnExpired(path);
+            token.forget(); // it would hide what the browser itself sends to the proxy
+        } else if (response.status === 401) {
+            const problem = await problemOf(response, path);
+            if (problem.kind === SIGN_ON) throw signOnExpired(path);
             await token.ask(token.current() !== null);
         } else if (isBusy(response) && tries < MOST_TRIES) {
             const pause = Math.min(Number(response.headers.get("Retry-After")) || 2, LONGEST_WAIT);
@@ -44,6 +50,13 @@ export async function ask(path, { files = null, query = {}, signal = null, waiti
         }
     }
 }
+
+/** Whether a proxy refuses because nobody is signed on, or leads elsewhere to sign on, where a question cannot follow. */
+const isOfProxy = ({ status, type, headers }) =>
+    type === "opaqueredirect" || (status === 401 && !headers.get("Content-Type")?.startsWith(PROBLEM));
+
+const signOnExpired = (question) =>
+    new Problem({ type: SIGN_ON, status: 401, title: "Your sign-on has expired", question });
 
 /** Whether asking again may help: the service says when, and else it will not; a proxy's limit does not say. */
 function isBusy({ status, headers }) {
@@ -63,7 +76,8 @@ async function send(address, files, signal) {
     const body = files && new FormData();
     for (const file of files ?? []) body.append("files", file, file.name);
     try {
-        return await fetch(address, { method: files ? "POST" : "GET", headers, body, signal, cache: "no-store" });
+        const method = files ? "POST" : "GET";
+        return await fetch(address, { method, headers, body, signal, cache: "no-store", redirect: "manual" });
     } catch (error) {
         if (error.name === "AbortError") throw error;
         throw new Problem({ detail: NO_ANSWER });

@@ -6,6 +6,7 @@ import { Comparison } from "./comparison.js";
 import { announce, byId, element } from "./dom.js";
 import { watchForFiles } from "./drop-zone.js";
 import { resultText, save, sheetPicture } from "./exports.js";
+import { learnRights, may } from "./identity.js";
 import { trouble, waiting, working } from "./messages.js";
 import { showModel } from "./model-page.js";
 import { buildFilters, chosen, markRow, showNeighbours } from "./neighbours.js";
@@ -166,8 +167,10 @@ const fits = ({ lead_sets: sets }, { recording }) =>
 
 /** By the filters that the form shows; what was found is kept together with them. */
 async function findSimilar(now) {
-    if (!model.index) {
-        const text = "This service was started without an index of patients, so there are no patients to compare with.";
+    if (!model.index || !may("search")) {
+        const text = may("search")
+            ? "This service was started without an index of patients, so there are no patients to compare with."
+            : "You do not have the right to search for similar patients.";
         byId("neighbours").replaceChildren(element("p", { class: "lead-text" }, text));
         return;
     }
@@ -244,7 +247,10 @@ async function learnModel() {
     const found = await fill(
         byId("model"),
         "Loading the model …",
-        (wait) => ask("model", { waiting: wait }),
+        async (wait) => {
+            await learnRights(wait);
+            return ask("model", { waiting: wait });
+        },
         (about) => showModel(byId("model"), about),
         { again: learnModel },
     );
@@ -252,7 +258,7 @@ async function learnModel() {
     model = found;
     byId("foot-notice").textContent = model.notice;
     byId("foot-version").textContent = `clocs ${(await (await fetch("/healthz")).json()).version}`;
-    if (!model.index) {
+    if (!model.index || !may("search")) {
         byId("map-side").hidden = true;
         byId("filters").hidden = true;
         return;

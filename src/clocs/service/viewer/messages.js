@@ -20,6 +20,8 @@ const ADVICE = {
     "unsuitable-recording": UNFIT,
     "unknown-leads": UNFIT,
     "unknown-handle": "The service was restarted. Change a filter or open the file again to repeat the search.",
+    "sign-on-needed": "Sign on again in a new tab, and try again here.",
+    "right-needed": "The operator of the service can grant this right.",
     "dropped-folder": "Drop its files together, or drop a zip of them.",
     "lost-file": "Choose it again.",
     "archive-unavailable": BROKEN,
@@ -59,13 +61,14 @@ export function trouble(error, { again = null, anyLead = null } = {}) {
     if (!(error instanceof Problem)) throw error;
     announce(`${error.title}. ${error.detail}`);
     const advice = adviceOn(error);
-    const lasting = error.status >= 400 && error.status < 500;
+    const lasting = error.status >= 400 && error.status < 500 && error.status !== 401;
     return element(
         "div",
         { class: advice === UNFIT ? "trouble unfit" : "trouble" },
         element("h3", {}, error.title),
         error.detail && element("p", { class: "trouble-detail" }, sentence(error.detail)),
         element("p", {}, advice),
+        error.status === 401 && element("p", {}, element("a", { href: "/", target: "_blank" }, "Sign on in a new tab")),
         anyLead && error.kind === "unknown-leads" && anyLeadOffer(anyLead),
         again && !lasting && element("button", { type: "button", click: again }, "Try again"),
         error.instance && element("p", { class: "quiet-text" }, `Request ${error.instance}`),

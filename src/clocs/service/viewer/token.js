@@ -34,6 +34,8 @@ export const current = () => sessionStorage.getItem(KEY);
 /** Whether there is none, or one that a header can carry: a request with another would not leave the browser. */
 export const canBeSent = () => /^[\x21-\x7e]*$/.test(current() ?? "");
 
+export const forget = () => sessionStorage.removeItem(KEY);
+
 /** Ask the person for a token; everything that waits for one gets the same answer. */
 export function ask(refused) {
     asking ??= new Promise((resolve) => {

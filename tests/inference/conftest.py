@@ -20,11 +20,11 @@ from clocs.inference.classifier import (
     ClassInfo,
     LeadSet,
     LinearWeights,
-    ReliabilityBin,
 )
 from clocs.inference.feature_space import FeatureSpace
 from clocs.inference.frame_pooling import POOLING
 from clocs.inference.pretrained import PretrainedEncoder, load_encoder
+from clocs.inference.reliability import ReliabilityBin
 from clocs.signals.framing import FramePolicy
 from clocs.signals.leads import STANDARD_LEADS
 from clocs.training.encoder_module import save_encoder

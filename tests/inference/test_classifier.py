@@ -16,7 +16,8 @@ from sklearn.multiclass import OneVsRestClassifier
 
 from clocs.core.errors import ConfigError, IntegrityError, StoreError
 from clocs.core.files import seal, unseal
-from clocs.inference.classifier import Classifier, LeadSet, LinearWeights, ReliabilityBin, reliability_bins
+from clocs.inference.classifier import Classifier, LeadSet, LinearWeights
+from clocs.inference.reliability import ReliabilityBin, reliability_bins
 from clocs.metrics.calibration import reliability
 from tests.inference.conftest import EMBEDDING, make_classifier
 

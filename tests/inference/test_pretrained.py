@@ -23,8 +23,8 @@ from clocs.core.sources import Source, open_source
 from clocs.datasets import DATASETS, Entry
 from clocs.datasets.dataset import Options
 from clocs.inference import pretrained
-from clocs.inference.classifier import ReliabilityBin
 from clocs.inference.pretrained import PretrainedEncoder, load_encoder
+from clocs.inference.reliability import ReliabilityBin
 from clocs.inference.results import ClassProbability
 from clocs.signals.framing import FramePolicy
 from clocs.signals.leads import LEAD_SETS, STANDARD_LEADS

@@ -48,7 +48,7 @@ def parts(store: Store, monkeypatch: pytest.MonkeyPatch) -> dict[str, np.ndarray
         return len(shown) > 1
 
     monkeypatch.setattr(fitting, "_divide", remember)
-    monkeypatch.setattr(fitting, "_passes_gate", passes)
+    monkeypatch.setattr(fitting, "passes_gate", passes)
     monkeypatch.setattr(fitting, "set_thresholds", partial(set_thresholds, coverage=COVERAGE))
     monkeypatch.setattr(fitting, "heart_rate_limits", lambda *arguments: (40.0, 150.0))
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,9 @@ from clocs.cli.arguments import AsJson, Device, Engine, EngineName
 from clocs.cli.terminal import print_table, progress_bar
 from clocs.core.errors import ConfigError
 from clocs.training.shipped import DEFAULT_ENCODER
+
+if TYPE_CHECKING:
+    from clocs.inference.results import ClassProbability
 
 EncoderName = Annotated[str, typer.Option("--encoder", help="Use this encoder: a name or a folder.")]
 AnyLead = Annotated[bool, typer.Option("--any-lead", help="Also use leads that the encoder was not trained on.")]
@@ -209,7 +212,7 @@ def _classify_file(file: Path, encoder: str, classifier: str | None, device: str
     if found.set_statement:
         typer.secho(f"{found.set_statement} (95% of the patients of each class have it among those named)", bold=True)
     rows = [
-        (item.name, item.meaning, f"{item.probability:.1%}", item.track_record, f"{item.prevalence:.1%}")
+        (item.name, item.meaning, f"{item.probability:.1%}", _records(item), f"{item.prevalence:.1%}")
         for item in found.classes
     ]
     print_table(["class", "meaning", "probability", "how often that was right", "in training"], rows)
@@ -217,3 +220,8 @@ def _classify_file(file: Path, encoder: str, classifier: str | None, device: str
     for sentence in (*found.notes, *found.limitations):
         typer.echo(sentence)
     typer.echo("Research use only, not a diagnosis.")
+
+
+def _records(item: ClassProbability) -> str:
+    """Return how often such a probability was right: on validation patients, and in the own hospital."""
+    return "\n".join(filter(None, (item.track_record, item.local_record)))

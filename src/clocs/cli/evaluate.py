@@ -211,6 +211,54 @@ def publish_command(
     typer.echo(json.dumps(found) if as_json else (out / "README.md").read_text())
 
 
+@evaluate.command("recalibrate")
+def recalibrate_command(
+    encoder: Checkpoint,
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="Store with recordings and labels of your hospital.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder of the encoder with the calibrated classifier.")],
+    classifier: Annotated[
+        str | None, typer.Option(help="Calibrate this classifier of the encoder. Default: the first.")
+    ] = None,
+    task: Annotated[
+        str | None, typer.Option(help="Take the labels of this task of the store. Default: its classes.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Calibrate a published classifier on labels of your hospital, such as those of 100 patients.
+
+    Classes are matched by name. A class with fewer than 5 patients keeps the published calibration; below 20 only the
+    intercept moves, from 20 on the slope as well, from 500 on an isotonic curve follows. Results come from
+    cross-validation over patients.
+    """
+    from clocs.publishing.recalibrate import recalibrate
+
+    found = recalibrate(encoder, store, out, classifier=classifier, task=task)
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    from clocs.cli.terminal import print_table
+    from clocs.evaluation.scoring import format_interval
+
+    counts = found["recordings"]
+    typer.echo(
+        f"{counts['labelled']:,} labelled recordings; left out: {counts['seen']:,} that the encoder has seen, "
+        f"{counts['withheld']:,} whose classes are withheld"
+    )
+    for leads, result in found["results"].items():
+        typer.echo(f"\n{leads}: {result['patients']:,} patients")
+        rows = [
+            (
+                name,
+                f"{one['patients']:,}",
+                one["method"],
+                *(format_interval(one[key]) for key in ("published_calibration_error", "calibration_error")),
+            )
+            for name, one in result["classes"].items()
+        ]
+        print_table(["class", "patients", "calibration", "error as published", "error now"], rows)
+    typer.echo(f"Stored in {found['folder']}")
+
+
 @evaluate.command("compare")
 def compare_command(
     first: Annotated[

@@ -50,6 +50,7 @@ def features_by_lead_set(
     *,
     allow_missing_leads: bool,
     leads: Sequence[str] = (),
+    sets: Sequence[LeadNames] | None = None,
     cache: str | os.PathLike[str] | None = None,
 ) -> dict[LeadNames, RecordingFeatures]:
     """Compute the features of recordings for each set of leads that a classifier is fitted for.
@@ -62,6 +63,7 @@ def features_by_lead_set(
         store: The store.
         allow_missing_leads: Whether an embedder of several leads at once may lack some.
         leads: Use only these leads. Empty: all that most recordings have.
+        sets: Sets of leads, of which those are used that the recordings have. None: those described above.
         cache: Folder of cached features; None: nothing is saved.
 
     Returns:
@@ -72,8 +74,8 @@ def features_by_lead_set(
     """
     if not embedder.all_leads:
         found = recording_features(embedder, store, cache=cache)["embedding"]
-        sets = lead_sets_of(_chosen(found.leads, leads))
-        return {leads: select_leads(found, leads, num_statistics=len(embedder.pooling)) for leads in sets}
+        used = _usable(sets, found.leads) if sets is not None else lead_sets_of(_chosen(found.leads, leads))
+        return {leads: select_leads(found, leads, num_statistics=len(embedder.pooling)) for leads in used}
     needed = embedder.policy.leads
     common = available_leads(Frames(store, embedder.policy.model_copy(update={"leads": ()}), all_leads=True).leads)
     chosen = _chosen(common, leads)
@@ -83,8 +85,13 @@ def features_by_lead_set(
             f"{store.folder} has {', '.join(common)}; the encoder takes {', '.join(needed)} at once. Use another "
             "encoder."
         )
-    sets = lead_sets_of(present) if allow_missing_leads else (needed,)
-    return {leads: recording_features(LeadSubset(embedder, leads), store, cache=cache)["embedding"] for leads in sets}
+    used = _usable(sets, present) if sets is not None else lead_sets_of(present) if allow_missing_leads else (needed,)
+    return {leads: recording_features(LeadSubset(embedder, leads), store, cache=cache)["embedding"] for leads in used}
+
+
+def _usable(sets: Sequence[LeadNames], present: Sequence[str]) -> tuple[LeadNames, ...]:
+    """Return the sets of leads that are all present."""
+    return tuple(leads for leads in sets if set(leads) <= set(present))
 
 
 def _chosen(present: Sequence[str], leads: Sequence[str]) -> LeadNames:

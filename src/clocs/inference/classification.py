@@ -23,6 +23,7 @@ from clocs.inference.frame_pooling import OVERLAP, POOLING, pool_frames
 from clocs.inference.input_checks import recording_label, warnings_for
 from clocs.inference.preparation import EncoderInput, PreparedFrames, check_length, check_unit, format_leads, prepare
 from clocs.inference.results import Classification, ClassProbability
+from clocs.metrics.conformal import prediction_sets
 from clocs.signals.leads import LEAD_SETS, available_leads
 from clocs.signals.resampling import Floats
 
@@ -84,8 +85,10 @@ def classify_recording(
         notes = (*notes, PACED_REASON) if classes else notes
         plausible = None
     else:
-        plausible = prediction_set(classes, classifier, index)
-    card = classifier.card
+        plausible = prediction_set(classifier, features, index)
+    card, local = classifier.card, classifier.card.lead_sets[index].local
+    if local is not None:
+        notes = (*notes, local.note(item.name for item in card.classes))
     return Classification(
         name, prepared.leads, classes, card.multi_label, card.limitations, notes, verdict.findings, reasons, plausible
     )
@@ -135,26 +138,40 @@ def classify_features(classifier: Classifier, features: Floats, set_index: int) 
     """
     lead_set = classifier.card.lead_sets[set_index]
     (probabilities,) = classifier.probabilities(features[None], set_index).tolist()
+    (before,) = classifier.published_probabilities(features[None], set_index).tolist()
+    local = lead_set.local
     classes = [
-        ClassProbability(item.name, item.meaning, value, item.prevalence, lead_set.bin_of(index, value))
-        for index, (item, value) in enumerate(zip(classifier.card.classes, probabilities, strict=True))
+        ClassProbability(
+            item.name,
+            item.meaning,
+            value,
+            item.prevalence,
+            lead_set.bin_of(index, published),
+            None if local is None else local.classes[index],
+        )
+        for index, (item, value, published) in enumerate(
+            zip(classifier.card.classes, probabilities, before, strict=True)
+        )
     ]
     return tuple(sorted(classes, key=lambda item: -item.probability))
 
 
-def prediction_set(
-    classes: Sequence[ClassProbability], classifier: Classifier, set_index: int
-) -> tuple[str, ...] | None:
-    """Return the names of classes that cannot be excluded, in the order given; None if the classifier has no sets.
+def prediction_set(classifier: Classifier, features: Floats, set_index: int) -> tuple[str, ...] | None:
+    """Return the names of classes that cannot be excluded, the most probable first; None if there are no sets.
+
+    Sets come from the published probabilities, whatever the calibration of a hospital.
 
     Args:
-        classes: All classes with their probabilities.
         classifier: The classifier.
-        set_index: Index of the set of leads in ``card.lead_sets``.
+        features: Features (D,) of the recording, computed from the leads of the set.
+        set_index: Index of the set in ``card.lead_sets``.
     """
-    names = [item.name for item in classifier.card.classes]
-    thresholds = dict(zip(names, classifier.card.lead_sets[set_index].set_thresholds, strict=False))
-    return tuple(item.name for item in classes if item.probability >= thresholds[item.name]) if thresholds else None
+    thresholds = classifier.card.lead_sets[set_index].set_thresholds
+    if not thresholds:
+        return None
+    probabilities = classifier.published_probabilities(features[None], set_index)
+    (chosen,) = prediction_sets(probabilities, thresholds)
+    return tuple(classifier.card.classes[index].name for index in np.argsort(-probabilities[0]) if chosen[index])
 
 
 def format_set(leads: tuple[str, ...]) -> str:

@@ -17,33 +17,14 @@ from safetensors.numpy import load_file, save
 from clocs.core.errors import ConfigError, IntegrityError, StoreError
 from clocs.core.files import file_hash, seal, unseal, write_bytes
 from clocs.inference.feature_space import FeatureSpace
-from clocs.metrics.calibration import Reliability, adjust_probabilities, to_probabilities
+from clocs.inference.reliability import Fraction, LocalCalibration, ReliabilityBin, bin_of
+from clocs.metrics.calibration import adjust_probabilities, to_probabilities
+from clocs.metrics.local_calibration import adjust_classes
 
 TENSORS, ABOUT = "classifier.safetensors", "classifier.json"
 FOLDER = "classifiers"
 """Subfolder of an encoder that has a folder for each of its classifiers, by name."""
 Floats = npt.NDArray[np.float32]
-Fraction = Annotated[float, Field(ge=0, le=1)]
-
-
-@dataclass(frozen=True)
-class ReliabilityBin:
-    """Validation patients with a probability of a class in (low, high]."""
-
-    low: Fraction
-    """Lower bound, excluded."""
-    high: Fraction
-    """Upper bound, included."""
-    count: int
-    """Number of patients."""
-    mean_probability: Fraction
-    """Mean probability of the patients."""
-    observed: Fraction
-    """Fraction of the patients that have the class."""
-
-    def contains(self, probability: float) -> bool:
-        """Return whether a probability is in this bin. The lowest bin includes 0."""
-        return self.low < probability <= self.high or probability == self.low == 0
 
 
 @dataclass(frozen=True)
@@ -77,10 +58,12 @@ class LeadSet:
     set_thresholds: tuple[Fraction, ...] = ()
     """Minimum probability of each class in a prediction set, from validation patients that calibrate nothing else.
     Empty: classes are not exclusive."""
+    local: LocalCalibration | None = None
+    """Calibration on labels of one hospital, which follows the adjustment. None: there is none."""
 
     def bin_of(self, class_index: int, probability: float) -> ReliabilityBin | None:
         """Return the bin of a probability of a class, or None if no validation patient is in it."""
-        return next((item for item in self.reliability[class_index] if item.contains(probability)), None)
+        return bin_of(self.reliability[class_index], probability)
 
 
 class ClassifierCard(BaseModel):
@@ -118,6 +101,8 @@ class ClassifierCard(BaseModel):
                 raise ValueError(f"{len(item.adjustment)} adjustments for {len(self.classes)} classes")
             if len(item.set_thresholds) not in (0, len(self.classes)):
                 raise ValueError(f"{len(item.set_thresholds)} thresholds for {len(self.classes)} classes")
+            if item.local is not None and len(item.local.classes) != len(self.classes):
+                raise ValueError(f"{len(item.local.classes)} local calibrations for {len(self.classes)} classes")
         sizes = [len(item.leads) for item in self.lead_sets]
         if 0 in sizes or sizes != sorted(sizes, reverse=True):
             raise ValueError("sets of leads must be ordered from the largest to the smallest")
@@ -178,7 +163,7 @@ class Classifier:
                     )
 
     def probabilities(self, features: npt.NDArray[np.floating], set_index: int) -> npt.NDArray[np.float64]:
-        """Return the calibrated class probabilities of recordings.
+        """Return the calibrated class probabilities of recordings, with the calibration of a hospital if there is one.
 
         Args:
             features: Features (N, D) of recordings, computed from the leads of the set.
@@ -187,6 +172,13 @@ class Classifier:
         Returns:
             Probabilities (N, K).
         """
+        published, local = self.published_probabilities(features, set_index), self.card.lead_sets[set_index].local
+        if local is None:
+            return published
+        return adjust_classes(published, [item.adjustment for item in local.classes], self.card.multi_label)
+
+    def published_probabilities(self, features: npt.NDArray[np.floating], set_index: int) -> npt.NDArray[np.float64]:
+        """Return probabilities without the calibration of a hospital. Arguments are as in ``probabilities``."""
         slope, offset = np.array(self.card.lead_sets[set_index].adjustment).T
         found = self.weights[set_index].probabilities(features, multi_label=self.card.multi_label)
         return adjust_probabilities(found, slope, offset, self.card.multi_label)
@@ -276,16 +268,3 @@ def load_classifiers(encoder_dir: Path, names: Sequence[str] | None = None) -> d
     existing = sorted(path.parent.name for path in (encoder_dir / FOLDER).glob(f"*/{ABOUT}"))
     chosen = existing if names is None else [name for name in names if name in existing]
     return {name: Classifier.load(encoder_dir / FOLDER / name) for name in chosen}
-
-
-def reliability_bins(measured: Reliability) -> list[tuple[ReliabilityBin, ...]]:
-    """Return the bins of each class that are not empty."""
-    columns = (measured.edges[:-1], measured.edges[1:])
-    return [
-        tuple(
-            ReliabilityBin(float(low), float(high), int(count), float(mean), float(observed))
-            for low, high, count, mean, observed in zip(*columns, *rows, strict=True)
-            if count
-        )
-        for rows in zip(measured.count, measured.mean_probability, measured.observed, strict=True)
-    ]

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from clocs.inference.classifier import ReliabilityBin
+from clocs.inference.reliability import LocalClass, ReliabilityBin, bin_of
+from clocs.metrics.intervals import binomial_interval
 from clocs.signals.resampling import Floats
 
 
@@ -48,16 +49,39 @@ class ClassProbability:
     prevalence: float
     """Fraction of training patients that have the class."""
     validation: ReliabilityBin | None
-    """Validation patients with a probability in the same range, judged by the same leads. None: there are none."""
+    """Validation patients with a published probability in the same range, judged by the same leads. None: there are
+    none."""
+    local: LocalClass | None = None
+    """The class in the labels of your hospital. None: the classifier was not calibrated there."""
 
     @property
     def track_record(self) -> str:
         """Sentence on how many validation patients of similar probability had the class."""
+        before = "" if self.local is None else "published probability: "
         if self.validation is None:
-            return "no validation patient had such a probability"
+            return f"{before}no validation patient had such a probability"
         count, low, high = self.validation.count, self.validation.low, self.validation.high
         patients = f"{count:,} validation patient" + ("" if count == 1 else "s")
-        return f"of {patients} with {100 * low:.0f} to {_percent(high)}, {_percent(self.validation.observed)} had it"
+        record = f"of {patients} with {100 * low:.0f} to {_percent(high)}, {_percent(self.validation.observed)} had it"
+        return before + record
+
+    @property
+    def local_record(self) -> str:
+        """Sentence on how many patients of your hospital had the class. Empty: it was not calibrated there."""
+        if self.local is None:
+            return ""
+        found = bin_of(self.local.reliability, self.probability)
+        few = f"; with the class {self.local.patients}, too few to calibrate: as published"
+        note = few if self.local.adjustment.method == "published" else ""
+        if found is None:
+            return f"in your hospital no patient had such a probability{note}"
+        interval = binomial_interval(round(found.count * found.observed), found.count)
+        ends = f"95% interval {_percent(interval.low)} to {_percent(interval.high)}"
+        patients = f"{found.count:,} patient" + ("" if found.count == 1 else "s")
+        return (
+            f"in your hospital, of {patients} with {100 * found.low:.0f} to {_percent(found.high)}, "
+            f"{_percent(found.observed)} had it ({ends}){note}"
+        )
 
 
 def _percent(fraction: float) -> str:

@@ -146,13 +146,22 @@ def adjust_probabilities(
     return to_probabilities(_log_evidence(probabilities, multi_label) * slope + offset, multi_label)
 
 
-def fit_adjustment(probabilities: npt.NDArray[np.floating], truth: Bools, multi_label: bool) -> tuple[Floats, Floats]:
+def fit_adjustment(
+    probabilities: npt.NDArray[np.floating],
+    truth: Bools,
+    multi_label: bool,
+    *,
+    free_slope: Bools | None = None,
+    free_offset: Bools | None = None,
+) -> tuple[Floats, Floats]:
     """Fit slope and offset of :func:`adjust_probabilities` by maximum likelihood with a prior at no adjustment.
 
     Args:
         probabilities: Probabilities of shape (N, K).
         truth: Labels of shape (N, K).
         multi_label: Whether classes are independent labels or mutually exclusive.
+        free_slope: True for classes whose slope is fitted, of shape (K,); it is 1 for others. None: for all classes.
+        free_offset: True for classes whose offset is fitted, of shape (K,); it is 0 for others. None: for all classes.
 
     Returns:
         Slope and offset of each class, both of shape (K,).
@@ -175,7 +184,11 @@ def fit_adjustment(probabilities: npt.NDArray[np.floating], truth: Bools, multi_
         return float(PRIOR * np.square(deviation).sum() / 2 - log_likelihood.sum()), gradient
 
     start = np.concatenate([np.ones(num_classes), np.zeros(num_classes)])
-    bounds = [SLOPE_BOUNDS] * num_classes + [(None, None)] * num_classes
+    slopes_free, offsets_free = (
+        np.ones(num_classes, bool) if free is None else free for free in (free_slope, free_offset)
+    )
+    bounds: list[tuple[float | None, float | None]] = [SLOPE_BOUNDS if free else (1.0, 1.0) for free in slopes_free]
+    bounds += [(None, None) if free else (0.0, 0.0) for free in offsets_free]
     best = minimize(negative_log_likelihood, start, jac=True, bounds=bounds, method="L-BFGS-B").x
     return np.asarray(best[:num_classes]), np.asarray(best[num_classes:])
 

@@ -61,6 +61,27 @@ def normal_interval(value: float, replicate_values: Floats, clip: float | None, 
     return _around(value, quantile * float(_scaled(replicate_values, clip).std(ddof=1)), clip)
 
 
+def binomial_interval(positives: int, count: int, level: float = 0.95) -> Interval:
+    """Return a fraction with its interval after Wilson (1927), which is inside 0 and 1 for any count.
+
+    Args:
+        positives: Number of positives.
+        count: Number of independent rows, at least 1.
+        level: Confidence level.
+
+    Example:
+        >>> interval = binomial_interval(0, 10)
+        >>> interval.low, round(interval.high, 3)
+        (0.0, 0.278)
+    """
+    quantile, value = normal_quantile(level), positives / count
+    center = (value + quantile**2 / (2 * count)) / (1 + quantile**2 / count)
+    margin = (
+        quantile * math.sqrt(value * (1 - value) / count + (quantile / (2 * count)) ** 2) / (1 + quantile**2 / count)
+    )
+    return Interval(value, max(0.0, min(center - margin, value)), min(1.0, max(center + margin, value)))
+
+
 def combined_interval(
     by_run: Floats, replicate_values: Floats, clip: float | None, *, level: float = 0.95, seed: int = 0
 ) -> Interval:

@@ -23,10 +23,10 @@ from clocs.inference.classifier import (
     ClassInfo,
     LeadSet,
     LinearWeights,
-    reliability_bins,
 )
 from clocs.inference.feature_space import FeatureSpace
 from clocs.inference.frame_pooling import POOLING
+from clocs.inference.reliability import reliability_bins
 from clocs.measurements.measurements import RATE_LIMITS, measure
 from clocs.metrics.calibration import adjust_probabilities, fit_adjustment, reliability
 from clocs.metrics.conformal import set_thresholds
@@ -156,12 +156,17 @@ def _divide(store: Store, split: Split, targets: TaskTargets, heart_rates: tuple
         validation = validation & ~half
         rows = np.flatnonzero(half & targets.included)
         rows = rows[np.unique(patients[rows], return_index=True)[1]]
-        for_sets[[row for row in rows if _passes_gate(store.recording(int(row)), heart_rates)]] = True
+        for_sets[[row for row in rows if passes_gate(store.recording(int(row)), heart_rates)]] = True
     return _Parts(train, validation, for_sets, test)
 
 
-def _passes_gate(recording: Recording, heart_rates: tuple[float, float]) -> bool:
-    """Return whether the gate lets classes of a recording pass, but for its distance from the training recordings."""
+def passes_gate(recording: Recording, heart_rates: tuple[float, float]) -> bool:
+    """Return whether the gate lets all classes of a recording pass, but for its distance from the training recordings.
+
+    Args:
+        recording: The recording.
+        heart_rates: Lowest and highest heart rate per minute of the classifier.
+    """
     verdict = judge_signal(recording)
     rate = verdict.heart_rate
     unusual = rate is not None and not heart_rates[0] <= rate <= heart_rates[1]

@@ -118,6 +118,7 @@ def classes_reply(found: Classification) -> schemas.ClassificationResponse:
             prevalence=item.prevalence,
             validation=None if item.validation is None else schemas.ReliabilityBin(**vars(item.validation)),
             track_record=item.track_record,
+            local_record=item.local_record,
         )
         for item in found.classes
     ]

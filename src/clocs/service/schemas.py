@@ -168,6 +168,10 @@ class ClassProbability(_Response):
     prevalence: Probability = Field(description="Share of training patients with the class.")
     validation: ReliabilityBin | None = Field(description="Validation patients with a probability in the same range.")
     track_record: str = Field(examples=["of 120 validation patients with 80 to 90%, 78% had it"])
+    local_record: str = Field(
+        description="The same in your hospital; empty unless the classifier was calibrated there.",
+        examples=["in your hospital, of 23 patients with 80 to 90%, 83% had it (95% interval 63% to 93%)"],
+    )
 
 
 class ClassificationResponse(_Response):

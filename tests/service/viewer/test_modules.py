@@ -15,7 +15,7 @@ import clocs
 from clocs.core.sources import open_source
 from clocs.datasets import DATASETS
 from clocs.formats.reading import read
-from clocs.inference.classifier import ReliabilityBin
+from clocs.inference.reliability import ReliabilityBin
 from clocs.inference.results import ClassProbability
 from tests.service.viewer.conftest import Service, visiting
 

@@ -93,8 +93,8 @@ function legend() {
     );
 }
 
-function classRow({ name, meaning, probability, prevalence, validation, track_record: record }) {
-    const told = validation ? trackRecord(validation) : record;
+function classRow({ name, meaning, probability, prevalence, validation, track_record: record, local_record: local }) {
+    const told = validation && !local ? trackRecord(validation) : record.replaceAll("%", " %");
     return element(
         "li",
         { class: "class-row" },
@@ -105,8 +105,9 @@ function classRow({ name, meaning, probability, prevalence, validation, track_re
             element("span", {}, meaning),
             element("b", { class: "class-probability" }, percent(probability)),
         ),
-        bar(probability, prevalence, validation),
+        bar(probability, prevalence, local ? null : validation),
         element("p", { class: "class-record" }, sentence(told), rare(validation)),
+        local ? element("p", { class: "class-record class-local" }, sentence(local).replaceAll("%", " %")) : null,
     );
 }
 

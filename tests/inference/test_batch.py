@@ -150,7 +150,7 @@ def test_finished_tasks_do_not_run_again(
 def test_unusable_arguments_are_refused_before_work(
     classifying: PretrainedEncoder, archive: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(ConfigError, match=r"csv or \.parquet"):
+    with pytest.raises(ConfigError, match=r"\.csv, \.parquet, \.arrow"):
         classify_all(archive, tmp_path / "classes.xlsx", encoder=classifying)
     with pytest.raises(ConfigError, match="no classifier 'yours'"):
         classify_all(archive, tmp_path / "classes.csv", encoder=classifying, classifier="yours")

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from clocs.inference.batch_table import report_row, table_schema, table_writer
+from clocs.inference.pretrained import load_encoder
+from clocs.inference.report import make_report
 from clocs.service.demo import make_demo
 from clocs.service.rights import Right
+from clocs.store.store import open_store
 from tests.service.serving import Served, served
 from tests.service.uploading import TOKEN
 
@@ -55,7 +60,23 @@ def copied(demo: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def open_handed(copied: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def classified(copied: Path) -> Path:
+    """A table of the three newest recordings of the demonstration, of which the last is made to be withheld."""
+    encoder, store = load_encoder(ENCODER), open_store(copied / "store")
+    made = [
+        (name, make_report(encoder, store.recording(name)))
+        for name in store.table("record_id").column(0).to_pylist()[-3:]
+    ]
+    rows = [
+        report_row(name, replace(report, withheld="too noisy" if name == made[-1][0] else "")) for name, report in made
+    ]
+    path = copied / "classified.arrow"
+    table_writer(path)(table_schema(encoder, None), [rows])
+    return path
+
+
+@pytest.fixture(scope="session")
+def open_handed(copied: Path, classified: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A service in the network that shows ids and embeddings and takes small files only, over an index that changes.
 
     Besides the token with every right, it has one for each right, and a proxy's. Files have much time to be read, since
@@ -67,6 +88,8 @@ def open_handed(copied: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
         host="0.0.0.0",
         allowed_hosts=[NAME],
         index=str(copied / "index"),
+        store=str(copied / "store"),
+        classified=str(classified),
         audit_log=str(log),
         show_ids=True,
         allow_embeddings=True,

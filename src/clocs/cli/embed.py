@@ -132,7 +132,7 @@ def classify(
         typer.Option(help="Use this classifier of the encoder. Default: the first one that fits leads of the file."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Write this table of a folder or store: .csv or .parquet.")
+        Path | None, typer.Option("--out", help="Write this table of a folder or store: .csv, .parquet or .arrow.")
     ] = None,
     key: Annotated[
         Path | None, typer.Option("--key", help="Name the rows of the table by pseudonyms of this key file.")

@@ -22,6 +22,11 @@ def serve(
     ] = None,
     device: Device = None,
     index: Annotated[Path | None, typer.Option(help="Serve this index for similar patients and the map.")] = None,
+    store: Annotated[Path | None, typer.Option(help="List the recordings of this store.")] = None,
+    classified: Annotated[
+        Path | None,
+        typer.Option(help="Show measurements and classes of this table: clocs classify STORE --out TABLE.arrow."),
+    ] = None,
     demo: Annotated[bool, typer.Option("--demo", help="Serve a demonstration index of synthetic patients.")] = False,
     demo_folder: Annotated[
         Path | None, typer.Option(help="Keep the demonstration in this folder. Default: a temporary folder.")
@@ -96,12 +101,15 @@ def serve(
             typer.echo("creating a demonstration index of synthetic patients ...", err=True)
             index = stack.enter_context(demo_index(demo_folder, encoder))
             paths = paths or {"audit_log": index.parent / "searches.jsonl"}
+            store = store or index.parent / "store"
         settings = ServiceSettings(
             host=host,
             port=port,
             encoder=encoder,
             device=device,
             index=index,
+            store=store,
+            classified=classified,
             open_access=open_access,
             allowed_hosts=tuple(allowed_host or ()),
             show_ids=show_ids,

@@ -21,6 +21,7 @@ from clocs.core.seeds import generator
 from clocs.core.sources import Source
 from clocs.datasets.dataset import Dataset, Entry, Options
 from clocs.datasets.task import AGE, SEX, Task
+from clocs.formats.demographics import parse_acquired
 from clocs.signals.framing import FramePolicy
 from clocs.signals.heart_vector import SHAPES, Heart, make_heart
 from clocs.signals.leads import STANDARD_LEADS
@@ -201,6 +202,7 @@ def _load(source: Source, entry: Entry, options: SyntheticOptions) -> Recording:
         age=full_entry.age,
         sex=full_entry.sex,
         labels=full_entry.labels,
+        acquired=parse_acquired(entry.acquired),
         provenance=Provenance(full_entry.file, "synthetic", hashlib.sha256(identity.encode()).hexdigest()),
     )
 

@@ -90,7 +90,7 @@ def classify_all(
 
     Args:
         source: A store, or a folder or zip archive of ECG files.
-        out: Table to write, .csv or .parquet.
+        out: Table to write: .csv, .parquet or .arrow.
         encoder: An encoder, or the name or folder of one. Default: the one that comes with the package.
         classifier: Name of a classifier. None: for each recording the first that fits its leads.
         key: Key file of pseudonyms. With it, rows are named by pseudonyms instead of relative paths or record ids.

@@ -1,8 +1,8 @@
-"""Table of classified recordings: one row per recording, as CSV or Parquet."""
+"""Table of classified recordings: one row per recording, as CSV, Parquet or Arrow."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -16,13 +16,27 @@ from clocs.inference.pretrained import PretrainedEncoder
 from clocs.inference.report import Report, report_origin
 from clocs.measurements.results import NAMES
 
-TABLE_EXTENSIONS: Final = (".csv", ".parquet")
+TABLE_EXTENSIONS: Final = (".csv", ".parquet", ".arrow")
 """File extensions of tables of classified recordings."""
+
+
+ROWS_PER_BATCH: Final = 4096
+"""Minimum number of rows that are written at once."""
+_PROBABILITY: Final = "probability_"
+Rows = Sequence[Mapping[str, Any]]
 
 
 def probability_column(name: str) -> str:
     """Return the column of a class."""
-    return f"probability_{name}"
+    return f"{_PROBABILITY}{name}"
+
+
+def class_probabilities(row: Mapping[str, Any]) -> list[tuple[str, float]]:
+    """Return the classes of a row that have a probability, the most probable first."""
+    found = {name: value for name, value in row.items() if name.startswith(_PROBABILITY) and value is not None}
+    return sorted(
+        ((name.removeprefix(_PROBABILITY), value) for name, value in found.items()), key=lambda item: -item[1]
+    )
 
 
 def table_schema(encoder: PretrainedEncoder, classifier: str | None) -> pa.Schema:
@@ -69,27 +83,39 @@ def report_row(name: str, report: Report) -> dict[str, Any]:
     return row | asdict(report.origin)
 
 
-def table_writer(path: Path) -> Callable[[pa.Schema, Iterable[Sequence[Mapping[str, Any]]]], None]:
+def table_writer(path: Path) -> Callable[[pa.Schema, Iterable[Rows]], None]:
     """Return the function that writes a table of this file extension.
 
     Raises:
-        ConfigError: The extension is neither .csv nor .parquet.
+        ConfigError: The extension is none of these.
     """
-    writers = {".csv": _csv_writer, ".parquet": _parquet_writer}
+    writers = {".csv": _csv_writer, ".parquet": _parquet_writer, ".arrow": pa.ipc.new_file}
     make = writers.get(path.suffix.lower())
     if make is None:
-        known = " or ".join(TABLE_EXTENSIONS)
+        known = ", ".join(TABLE_EXTENSIONS)
         raise ConfigError(f"{path.name}: unknown file extension. Classes are written as {known}.")
 
-    def write(schema: pa.Schema, parts: Iterable[Sequence[Mapping[str, Any]]]) -> None:
+    def write(schema: pa.Schema, parts: Iterable[Rows]) -> None:
         with atomic_file(path) as file, make(file, schema) as writer:
-            for rows in parts:
+            for rows in _gathered(parts):
                 writer.write_table(_table(rows, schema, escape=path.suffix.lower() == ".csv"))
 
     return write
 
 
-def _table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema, *, escape: bool) -> pa.Table:
+def _gathered(parts: Iterable[Rows]) -> Iterator[Rows]:
+    """Join parts, because a table of many small parts is slow to open."""
+    rows: list[Mapping[str, Any]] = []
+    for part in parts:
+        rows += part
+        if len(rows) >= ROWS_PER_BATCH:
+            yield rows
+            rows = []
+    if rows:
+        yield rows
+
+
+def _table(rows: Rows, schema: pa.Schema, *, escape: bool) -> pa.Table:
     """Return rows as a table. Text is escaped for spreadsheets if it is written as CSV."""
 
     def cell(value: Any) -> Any:

@@ -17,6 +17,7 @@ from clocs import __version__
 from clocs.service.access import Access
 from clocs.service.admission import Admission, RequestLimiter
 from clocs.service.export_routes import export_routes
+from clocs.service.list_routes import list_routes
 from clocs.service.metrics import Metrics
 from clocs.service.outer_middleware import OuterMiddleware
 from clocs.service.problems import NO_ROUTE, ProblemError, problem_from_status
@@ -62,6 +63,7 @@ def create_app(settings: ServiceSettings) -> FastAPI:
     )
     app.include_router(open_routes)
     app.include_router(routes)
+    app.include_router(list_routes)
     app.include_router(export_routes)
     app.add_api_route("/", _page, methods=["GET", "HEAD"], include_in_schema=False)
     app.mount("/viewer", StaticFiles(directory=VIEWER), name="viewer")

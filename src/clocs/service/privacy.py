@@ -48,9 +48,14 @@ def age_range(first: float | None, last: float | None) -> tuple[float, float] | 
 
 
 class Handles:
-    """Map from opaque handles to record ids."""
+    """Map from opaque handles to record ids.
 
-    def __init__(self) -> None:
+    Args:
+        prefix: First letter of the handles.
+    """
+
+    def __init__(self, prefix: str = "p") -> None:
+        self._prefix = prefix
         self._key = secrets.token_bytes(32)
         self._records: OrderedDict[str, str] = OrderedDict()
         self._lock = threading.Lock()
@@ -58,7 +63,7 @@ class Handles:
     def create(self, record_id: str) -> str:
         """Return the handle of a record; the same record always has the same handle."""
         digest = hmac.new(self._key, record_id.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
-        handle = f"p-{digest[:HANDLE_DIGITS]}"
+        handle = f"{self._prefix}-{digest[:HANDLE_DIGITS]}"
         with self._lock:
             self._records[handle] = record_id
             self._records.move_to_end(handle)

@@ -51,6 +51,7 @@ def model_reply(loaded: LoadedService) -> schemas.ModelInfo:
         classifiers=classifiers,
         card=loaded.card,
         index=_index(loaded.archive),
+        recordings=None if loaded.recordings is None else len(loaded.recordings),
         shows_ids=loaded.settings.show_ids,
         embeddings=loaded.settings.allow_embeddings,
         limits=schemas.LimitsInfo(

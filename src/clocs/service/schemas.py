@@ -119,6 +119,7 @@ class ModelInfo(_Response):
     classifiers: list[ClassifierInfo] = Field(description="All classifiers; the fields above describe the first.")
     card: str = Field(description="README of the encoder, in Markdown.")
     index: IndexInfo | None
+    recordings: int | None = Field(description="Recordings of the store that is listed.", examples=[21799])
     shows_ids: bool
     embeddings: bool
     limits: LimitsInfo

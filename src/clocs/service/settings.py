@@ -72,6 +72,10 @@ class ServiceSettings(BaseModel):
     device: str | None = None
     """Torch device of the encoder. Default: ONNX Runtime, which serves nearly half as many requests more."""
     index: Path | None = None
+    store: Path | None = None
+    """Store whose recordings are listed."""
+    classified: Path | None = None
+    """Arrow table of the measurements and classes of the store's recordings."""
     token: SecretStr | None = None
     """The only token, which has every right."""
     tokens: Mapping[str, NamedToken] = Field(default_factory=dict)
@@ -98,6 +102,8 @@ class ServiceSettings(BaseModel):
             raise ConfigError(
                 f"Open access at {self.host} would admit everyone on the network. Use a token, or listen on 127.0.0.1."
             )
+        if self.classified is not None and self.store is None:
+            raise ConfigError("A table of classified recordings needs their store. Pass the store, too.")
         if self.unconfined and not self.on_loopback:
             raise ConfigError(f"Uploads are only confined on Linux. Listen on 127.0.0.1, not on {self.host}.")
         if sum((self.open_access, self.token is not None, bool(self.tokens))) > 1:

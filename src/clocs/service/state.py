@@ -25,6 +25,7 @@ from clocs.service.parsing.confinement_check import check_confinement, check_fol
 from clocs.service.parsing.pool import ParsingPool
 from clocs.service.privacy import Handles
 from clocs.service.problems import REQUEST_ID
+from clocs.service.recording_list import RecordingList
 from clocs.service.rights import identity_of
 from clocs.service.settings import ServiceSettings
 
@@ -40,6 +41,7 @@ class LoadedService:
     card: str
     """README of the encoder; empty if it has none."""
     archive: ArchiveView | None
+    recordings: RecordingList | None
     audit: AuditLog
     confinement: Confinement
     """Confinement of the parsing processes."""
@@ -51,6 +53,9 @@ class ServiceState:
 
     loaded: LoadedService
     handles: Handles
+    """Handles of the recordings of the index."""
+    recording_handles: Handles
+    """Handles of the listed recordings."""
     metrics: Metrics
     limiter: RequestLimiter
     threads: WorkerThreads
@@ -88,6 +93,8 @@ def load_service(settings: ServiceSettings) -> LoadedService:
     archive = ArchiveView(settings.index, settings.encoder, settings.device) if settings.index else None
     check_folders(confinement.folders, _private_paths(settings, archive))
     encoder = archive.encoder if archive else load_encoder(settings.encoder_or_default, device=settings.device)
+    weights = encoder.about["weights_sha256"]
+    recordings = RecordingList(settings.store, settings.classified, weights) if settings.store else None
     if encoder.input.sampling_rate is None:
         raise ConfigError(f"Encoder '{encoder.name}' has no sampling rate, so uploads cannot be resampled for it.")
     card = encoder.folder / "README.md"
@@ -97,6 +104,7 @@ def load_service(settings: ServiceSettings) -> LoadedService:
         encoder_name=Path(encoder.name).name,
         card=card.read_text(encoding="utf-8") if card.exists() else "",
         archive=archive,
+        recordings=recordings,
         audit=AuditLog(settings.audit_log),
         confinement=confinement,
     )
@@ -104,8 +112,9 @@ def load_service(settings: ServiceSettings) -> LoadedService:
 
 def _private_paths(settings: ServiceSettings, archive: ArchiveView | None) -> dict[str, Path]:
     """Return the paths that parsing processes must not be able to read, by description."""
-    token = {"token file": settings.token_file} if settings.token_file else {}
-    return {"audit log": settings.audit_log, **token, **(archive.folders if archive else {})}
+    optional = {"token file": settings.token_file, "store": settings.store, "table": settings.classified}
+    given = {name: path for name, path in optional.items() if path is not None}
+    return {"audit log": settings.audit_log, **given, **(archive.folders if archive else {})}
 
 
 @contextlib.asynccontextmanager
@@ -134,6 +143,7 @@ async def run_service(loaded: LoadedService, limiter: RequestLimiter, metrics: M
         yield ServiceState(
             loaded=loaded,
             handles=Handles(),
+            recording_handles=Handles("r"),
             metrics=metrics,
             limiter=limiter,
             threads=threads,

@@ -95,7 +95,7 @@ def test_a_single_lead_is_compared_with_the_neighbours_main_lead(
     page = visit.open(*samples(originals, *ORIGINALS["cinc"]))
     page.click(".neighbour:first-child button")
     page.wait_for_selector("#comparison[open] canvas")
-    assert "ECG is compared with the neighbour's II" in page.inner_text("#comparison")
+    assert "ECG is compared with the other ECG's II" in page.inner_text("#comparison")
 
 
 def test_lead_i_is_classified_and_searched_on_request(visit: Visit, tmp_path: Path) -> None:

@@ -58,6 +58,9 @@ const isOfProxy = ({ status, type, headers }) =>
 const signOnExpired = (question) =>
     new Problem({ type: SIGN_ON, status: 401, title: "Your sign-on has expired", question });
 
+/** Of a row of the list: its `preview`, `report` or `patient`. */
+export const storedPath = ({ handle }, part) => `recordings/${encodeURIComponent(handle)}/${part}`;
+
 /** Whether asking again may help: the service says when, and else it will not; a proxy's limit does not say. */
 function isBusy({ status, headers }) {
     const ofProxy = !headers.get("Content-Type")?.startsWith(PROBLEM);

@@ -1,21 +1,24 @@
-/** From a file to its paper, classes, neighbours and place on the map. */
+/** From a file, or a recording of the list, to its paper, classes, earlier ECGs, neighbours and place on the map. */
 
-import { Problem, ask } from "./api.js";
+import { Problem, ask, storedPath } from "./api.js";
+import { compareNeighbour, compareOfPatient } from "./beside.js";
 import { showClasses, spokenClasses } from "./classes.js";
-import { Comparison } from "./comparison.js";
 import { announce, byId, element } from "./dom.js";
 import { watchForFiles } from "./drop-zone.js";
+import { sayUnknownPatient, showEarlier } from "./earlier.js";
 import { resultText, save, sheetPicture } from "./exports.js";
+import { fill } from "./filling.js";
 import { learnRights, may } from "./identity.js";
-import { trouble, waiting, working } from "./messages.js";
+import { trouble } from "./messages.js";
 import { showModel } from "./model-page.js";
 import { buildFilters, chosen, markRow, showNeighbours } from "./neighbours.js";
 import { focusTitle, turnPage } from "./pages.js";
 import { PaperPanel } from "./paper-panel.js";
 import { PatientMap } from "./patient-map.js";
 import { leadOf, recordingOf } from "./recording.js";
+import { SHOWN, listRecordings } from "./recordings-page.js";
 import * as token from "./token.js";
-import { count, formatName, megabytes, person, seconds } from "./wording.js";
+import { count, dateTime, formatName, megabytes, person, seconds } from "./wording.js";
 
 const paperPanel = new PaperPanel();
 const patientMap = new PatientMap(byId("map"), { pointed: (index) => markRow(byId("neighbours"), index) });
@@ -28,54 +31,40 @@ let model = {
     classifiers: [],
     leads: [],
     index: { labels: [], sites: [] },
+    recordings: null,
     limits: { upload_bytes: Infinity, shown_seconds: Infinity },
     notice: "For research. Not a diagnosis.",
 };
 
-/** By place, the last question whose answer it is to show. */
-const newest = new WeakMap();
-
-/**
- * Show in `place` that it works, waits or failed; else what `show` makes of the answer, which is also returned.
- * `ways` are those out of trouble, see `trouble`. Once the place is asked something else, this leaves it alone.
- */
-async function fill(place, text, question, show, ways = {}) {
-    newest.set(place, question);
-    const isNewest = () => newest.get(place) === question;
-    const wait = (pause) => {
-        if (isNewest()) place.replaceChildren(pause ? waiting(pause) : working(text));
-    };
-    place.setAttribute("aria-busy", "true");
-    place.replaceChildren(working(text));
-    try {
-        const answer = await question(wait);
-        if (!isNewest()) return null;
-        show(answer);
-        return answer;
-    } catch (error) {
-        if (isNewest() && error.name !== "AbortError") place.replaceChildren(trouble(error, ways));
-        return null;
-    } finally {
-        if (isNewest()) place.setAttribute("aria-busy", "false");
-    }
-}
+/** Of a patient's ECGs without values, how many are measured when one is opened. */
+const MOST_MEASURED = 10;
 
 /** What `watchForFiles` gives; the files are read only if the service takes so much. */
-async function openFiles({ size, read }) {
+function openFiles({ size, read }) {
+    return openEcg("Reading the file …", null, async (now, options) => {
+        refuseTooLarge(size);
+        now.files = await read();
+        return ask("preview", { files: now.files, ...options });
+    });
+}
+
+/** A row of the list. */
+const openStored = (row) =>
+    openEcg("Reading the recording …", row, (now, options) => ask(storedPath(row, "preview"), options));
+
+/** `stored` is the row of a recording of the list, or null; `previewed(now, options)` asks for the preview. */
+async function openEcg(text, stored, previewed) {
     open?.abort.abort();
     open?.searching?.abort();
-    const now = (open = { files: [], abort: new AbortController(), classes: null, similar: null, anyLead: null });
+    const now = { files: [], stored, abort: new AbortController(), classes: null, similar: null, anyLead: null };
+    open = now;
     showOpening();
     const message = byId("opening-message");
     const { signal } = now.abort;
     const preview = await fill(
         message,
-        "Reading the file …",
-        async (wait) => {
-            refuseTooLarge(size);
-            now.files = await read();
-            return ask("preview", { files: now.files, signal, waiting: wait });
-        },
+        text,
+        (wait) => previewed(now, { signal, waiting: wait }),
         () => message.replaceChildren(),
     );
     if (open !== now) return;
@@ -84,7 +73,7 @@ async function openFiles({ size, read }) {
         return;
     }
     now.recording = recordingOf(preview);
-    showRecording(now.recording);
+    showRecording(now);
     await told;
     if (open !== now) return;
     await askAll(now);
@@ -97,7 +86,7 @@ function refuseTooLarge(size) {
     throw new Problem({ status: 413, title: "The file is too large", detail });
 }
 
-const askAll = (now) => Promise.all([classify(now), findSimilar(now)]);
+const askAll = (now) => Promise.all([classify(now), findEarlier(now), findSimilar(now)]);
 
 /** Search again, with leads that the encoder does not know: nobody can say how good the answers are. */
 function takeAnyLead(now) {
@@ -111,12 +100,13 @@ function showOpening() {
     location.hash = "recording";
 }
 
-function showRecording(recording) {
+function showRecording({ recording, stored }) {
     byId("opening").hidden = true;
     byId("workspace").hidden = false;
     byId("save-message").replaceChildren();
     const known = person(recording.age, recording.sex);
     const facts = [
+        ...(stored?.acquired ? [dateTime(stored.acquired)] : []),
         ...(known ? [] : ["age and sex not given"]),
         count(recording.leads.length, "lead"),
         seconds(recording.seconds),
@@ -126,6 +116,7 @@ function showRecording(recording) {
     byId("recording-title").textContent = known || "ECG";
     byId("recording-facts").textContent = facts.join(" · ");
     byId("recording-notes").replaceChildren(...recording.notes.map((note) => element("li", {}, note)));
+    byId("save-pdf").hidden = stored !== null || !may("export");
     paperPanel.open(recording);
     byId("recording-title").focus({ preventScroll: true });
     scrollTo({ top: 0 });
@@ -137,13 +128,7 @@ async function classify(now, name = "") {
     now.classes = await fill(
         byId("classes"),
         "Classifying …",
-        (wait) =>
-            ask("classify", {
-                files: now.files,
-                query: { classifier: name },
-                signal: now.abort.signal,
-                waiting: wait,
-            }),
+        (wait) => askClasses(now, { query: { classifier: name }, signal: now.abort.signal, waiting: wait }),
         (found) => {
             showClasses(byId("classes"), found, {
                 classifiers: model.classifiers.filter((one) => one.name === found.classifier || fits(one, now)),
@@ -156,6 +141,14 @@ async function classify(now, name = "") {
     );
 }
 
+async function askClasses(now, options) {
+    if (!now.stored) return ask("classify", { files: now.files, ...options });
+    const { classification, withheld } = await ask(storedPath(now.stored, "report"), options);
+    if (classification) return classification;
+    const title = "This recording cannot be classified";
+    throw new Problem({ type: "unsuitable-recording", status: 422, title, detail: withheld });
+}
+
 /** By another classifier; the choice is made anew, and the focus goes with it. */
 async function classifyBy(now, name) {
     await classify(now, name);
@@ -165,6 +158,32 @@ async function classifyBy(now, name) {
 const fits = ({ lead_sets: sets }, { recording }) =>
     sets.some(({ leads }) => leads.every((name) => leadOf(recording, name)));
 
+/** The other ECGs of the patient; those that have no values are measured, the newest first. */
+async function findEarlier(now) {
+    const place = byId("earlier");
+    byId("earlier-panel").hidden = model.recordings === null || !may("list");
+    if (!now.stored) {
+        sayUnknownPatient(place);
+        return;
+    }
+    await fill(
+        place,
+        "Loading earlier ECGs …",
+        async (wait) => {
+            const options = { signal: now.abort.signal, waiting: wait };
+            const found = await ask(storedPath(now.stored, "patient"), options);
+            const others = found.recordings.length > 1 ? found.recordings : [];
+            for (const row of others.filter(({ gate }) => gate === null).slice(0, MOST_MEASURED)) {
+                const { measurements } = await ask(storedPath(row, "report"), options);
+                row.measurements = Object.fromEntries(SHOWN.map((name) => [name, measurements[name].value]));
+            }
+            return found;
+        },
+        (found) => showEarlier(place, found, now.stored, (row) => compareEarlier(row, found)),
+        { again: () => findEarlier(now) },
+    );
+}
+
 /** By the filters that the form shows; what was found is kept together with them. */
 async function findSimilar(now) {
     if (!model.index || !may("search")) {
@@ -172,6 +191,13 @@ async function findSimilar(now) {
             ? "This service was started without an index of patients, so there are no patients to compare with."
             : "You do not have the right to search for similar patients.";
         byId("neighbours").replaceChildren(element("p", { class: "lead-text" }, text));
+        return;
+    }
+    byId("filters").hidden = now.stored !== null;
+    if (now.stored) {
+        const text = "Similar patients are searched for an ECG that is opened from a file.";
+        byId("neighbours").replaceChildren(element("p", { class: "lead-text" }, text));
+        patientMap.showQuery({ query: { map: null }, neighbours: [] });
         return;
     }
     now.searching?.abort();
@@ -195,27 +221,9 @@ async function findSimilar(now) {
     );
 }
 
-async function compare(neighbour, number) {
-    const dialog = byId("comparison");
-    const rows = byId("neighbours");
-    const button = rows.querySelectorAll(".neighbour button")[number - 1];
-    button.setAttribute("aria-busy", "true");
-    try {
-        const preview = await ask(`neighbours/${encodeURIComponent(neighbour.handle)}/preview`, {
-            signal: open.abort.signal,
-        });
-        new Comparison(dialog, open.recording, recordingOf(preview), { neighbour, number, encoderLeads: model.leads });
-    } catch (error) {
-        if (error.name === "AbortError") return;
-        dialog.replaceChildren(
-            trouble(error),
-            element("button", { type: "button", click: () => dialog.close() }, "Close"),
-        );
-        dialog.showModal();
-    } finally {
-        button.removeAttribute("aria-busy");
-    }
-}
+/** A neighbour, or another ECG of the patient, beside the open one. */
+const compare = (neighbour, number) => compareNeighbour(open, neighbour, number, model.leads);
+const compareEarlier = (row, found) => compareOfPatient(open, row, found, model.leads);
 
 const EXPORTS = {
     png: () => sheetPicture(paperPanel.sheet, open.recording, model.notice),
@@ -256,6 +264,8 @@ async function learnModel() {
     );
     if (!found) return;
     model = found;
+    byId("recordings-link").hidden = model.recordings === null || !may("list");
+    if (location.hash === "#recordings") listRecordings(openStored);
     byId("foot-notice").textContent = model.notice;
     byId("foot-version").textContent = `clocs ${(await (await fetch("/healthz")).json()).version}`;
     if (!model.index || !may("search")) {
@@ -281,7 +291,10 @@ async function learnMap() {
 token.takeFromAddress();
 addEventListener("hashchange", () => {
     if (token.takeFromAddress()) location.reload();
-    else if (turnPage()) focusTitle();
+    else if (turnPage()) {
+        focusTitle();
+        if (location.hash === "#recordings") listRecordings(openStored);
+    }
 });
 turnPage();
 watchForFiles(openFiles);

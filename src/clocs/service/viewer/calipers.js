@@ -14,10 +14,11 @@ const LINES = [
 export class Calipers {
     /**
      * Lives on the stage of `paper`, above its canvas; call `update` when the paper's view has changed.
-     * `other(event)` gets the keys that move no line, and says whether it took one.
+     * `other(event)` gets the keys that move no line, and says whether it took one; `moved(at)` is called when a line
+     * was moved.
      */
-    constructor(paper, other = () => false) {
-        Object.assign(this, { paper, other });
+    constructor(paper, other = () => false, moved = () => {}) {
+        Object.assign(this, { paper, other, moved });
         this.on = false;
         this.repeating = false;
         this.at = null; // mm: {x: [,], y: [,]}
@@ -149,6 +150,7 @@ export class Calipers {
         const most = axis === "x" ? sheet.width : sheet.height;
         this.at[axis][index] = Math.min(most, Math.max(0, this.at[axis][index] + millimetres));
         this.update();
+        this.moved(this.at);
     }
 }
 

@@ -1,12 +1,12 @@
-/** The query and a neighbour, side by side, one on the other, or beat by beat. */
+/** The open ECG and another, side by side, one on the other, or beat by beat. */
 
+import { Calipers } from "./calipers.js";
 import { choice, element } from "./dom.js";
 import { handle } from "./gestures.js";
 import { besideEachOther, farthestApart, onTopOfEachOther, pair, typicalSheet } from "./pairing.js";
 import { PaperView, TRUE_SCALE } from "./paper-view.js";
 import { SHADE_FROM } from "./paper.js";
 import { scaleWords } from "./sheet.js";
-import { person } from "./wording.js";
 
 const VIEWS = [
     ["beside", "Side by side"],
@@ -29,14 +29,19 @@ const RAW_STEPS = "Amplitudes in raw units instead of mV are not comparable, so 
 const NARROW = 700; // pixels of a window that has room for two typical beats side by side
 
 export class Comparison {
-    /** Lives in a dialog, which it fills when one is opened. */
-    constructor(dialog, query, other, { neighbour, number, encoderLeads }) {
-        Object.assign(this, { dialog, neighbour, number });
+    /**
+     * Lives in a dialog, which it fills when one is opened. `name` is that of the other ECG, `facts(rates)` says what
+     * is known of both, given their heart rates in words.
+     */
+    constructor(dialog, query, other, { name, facts, encoderLeads }) {
+        Object.assign(this, { dialog, name, facts });
         this.both = pair(query, other);
         const used = encoderLeads.filter((name) => this.both.names.includes(name));
         this.encoderLeads = used.length ? used : this.both.names;
         this.settings = { view: "beside", leads: "encoder", gain: 10, speed: 25, shade: this.both.calibrated };
         this.papers = [];
+        this.calipers = [];
+        this.measuring = false;
         this.build();
         dialog.onclose = () => this.clear();
         dialog.showModal();
@@ -58,12 +63,17 @@ export class Comparison {
         this.explained = element("p", { class: "scale-line" });
         this.stages = element("div", { class: "comparison-stages" });
         const shade = element("input", { type: "checkbox", checked: true, change: () => set("shade")(shade.checked) });
+        this.caliperButton = element(
+            "button",
+            { type: "button", "aria-pressed": "false", click: () => this.measure(!this.measuring) },
+            "Calipers",
+        );
         this.shade = element("label", { class: "check" }, shade, "Shade the difference");
         this.dialog.replaceChildren(
             element(
                 "header",
                 { class: "comparison-head" },
-                element("h2", { id: "comparison-title" }, `This ECG and neighbour ${this.number}`),
+                element("h2", { id: "comparison-title" }, `This ECG and ${lowered(this.name)}`),
                 element("button", { type: "button", class: "primary", click: () => this.dialog.close() }, "Close"),
             ),
             element(
@@ -86,41 +96,27 @@ export class Comparison {
                     settings.gain,
                     set("gain"),
                 ),
+                element("div", { class: "tool-group" }, this.caliperButton),
                 this.shade,
             ),
-            this.facts(),
+            this.factList(),
             this.stages,
             this.scale,
             this.explained,
         );
     }
 
-    facts() {
-        const { both, neighbour } = this;
-        const labels = both.other.labels.join(", ") || "no label";
-        const rate = (side) => (both.rate[side] ? `about ${both.rate[side]} / min` : "no regular beats found");
-        const about = (...parts) => parts.filter(Boolean).join(" · ");
-        return element(
-            "ul",
-            { class: "comparison-facts" },
+    factList() {
+        const rates = this.both.rate.map((rate) => (rate ? `about ${rate} / min` : "no regular beats found"));
+        const sides = ["This ECG", this.name].map((name, side) =>
             element(
                 "li",
-                { class: "is-query" },
-                element("strong", {}, "This ECG"),
-                about(person(both.query.age, both.query.sex), rate(0)),
-            ),
-            element(
-                "li",
-                { class: "is-other" },
-                element("strong", {}, `Neighbour ${this.number}`),
-                about(
-                    labels,
-                    person(neighbour.age, neighbour.sex),
-                    rate(1),
-                    `similarity ${neighbour.similarity.toFixed(3)}`,
-                ),
+                { class: side ? "is-other" : "is-query" },
+                element("strong", {}, name),
+                this.facts(rates)[side].filter(Boolean).join(" · "),
             ),
         );
+        return element("ul", { class: "comparison-facts" }, sides);
     }
 
     draw() {
@@ -132,12 +128,13 @@ export class Comparison {
                 typicalSheet(both, names, { ...settings, columns: innerWidth < NARROW ? 2 : names.length > 4 ? 6 : 4 }),
             ],
         }[settings.view]();
-        const titles = settings.view === "beside" ? ["This ECG", `Neighbour ${this.number}`] : ["Both recordings"];
+        const titles = settings.view === "beside" ? ["This ECG", this.name] : ["Both recordings"];
         this.clear();
         this.papers = titles.map((title) => this.paper(title, titles.length));
         this.stages.dataset.view = settings.view;
         this.stages.replaceChildren(...this.papers.map((paper) => paper.canvas.parentElement));
         this.papers.forEach((paper, index) => paper.show(sheets[index]));
+        this.measure(this.measuring);
         this.shade.hidden = settings.view === "over" || !both.typical.size || !both.calibrated;
         this.scale.textContent = this.scaleText(sheets);
         this.explained.textContent = this.explanation();
@@ -146,6 +143,14 @@ export class Comparison {
     clear() {
         for (const paper of this.papers) paper.close();
         this.papers = [];
+        this.calipers = [];
+    }
+
+    /** Calipers on every paper, at the same places: those of one move those of the other. */
+    measure(on) {
+        this.measuring = on;
+        this.caliperButton.setAttribute("aria-pressed", String(on));
+        for (const one of this.calipers) one.toggle(on);
     }
 
     /** Papers side by side move together, and are true to scale at first. */
@@ -157,12 +162,20 @@ export class Comparison {
                 ? { readable: TRUE_SCALE }
                 : { whole: this.settings.view === "beats" && innerWidth >= NARROW }),
             changed: ({ view }) => {
+                for (const one of this.calipers) one.update();
                 for (const other of this.papers) {
                     const moved = other.view.x !== view.x || other.view.y !== view.y || other.view.scale !== view.scale;
                     if (other !== paper && other.sheet && moved) other.look(view);
                 }
             },
         });
+        const calipers = new Calipers(paper, undefined, (at) => {
+            for (const one of this.calipers) {
+                one.at = structuredClone(at);
+                one.update();
+            }
+        });
+        this.calipers.push(calipers);
         handle(paper);
         return paper;
     }
@@ -181,7 +194,7 @@ export class Comparison {
         return [
             LINED_UP[settings.view],
             settings.shade && SHADED[settings.view],
-            both.standIn && `No common lead: ${names[0]} is compared with the neighbour's ${both.standIn}.`,
+            both.standIn && `No common lead: ${names[0]} is compared with the other ECG's ${both.standIn}.`,
             both.calibrated ? !both.standIn && this.farthest() : RAW_STEPS,
         ]
             .filter(Boolean)
@@ -195,6 +208,8 @@ export class Comparison {
         return `The typical beats differ most in ${name}: ${millivolt.toFixed(2)} mV, ${placed(milliseconds)}.`;
     }
 }
+
+const lowered = (name) => name.charAt(0).toLowerCase() + name.slice(1);
 
 const placed = (milliseconds) =>
     Math.abs(milliseconds) < 5

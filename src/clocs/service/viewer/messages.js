@@ -22,6 +22,7 @@ const ADVICE = {
     "unknown-handle": "The service was restarted. Change a filter or open the file again to repeat the search.",
     "sign-on-needed": "Sign on again in a new tab, and try again here.",
     "right-needed": "The operator of the service can grant this right.",
+    "unknown-recording": "Open the list of recordings again.",
     "dropped-folder": "Drop its files together, or drop a zip of them.",
     "lost-file": "Choose it again.",
     "archive-unavailable": BROKEN,

@@ -2,7 +2,7 @@
 
 import { byId } from "./dom.js";
 
-const TITLES = { recording: document.title, model: "clocs: the model" };
+const TITLES = { recording: document.title, recordings: "clocs: recordings", model: "clocs: the model" };
 
 /** Show the page that the address names; says whether it is another one than before. */
 export function turnPage() {

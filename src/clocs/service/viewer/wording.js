@@ -27,6 +27,27 @@ export function person(years, sex) {
     return [age(years), sex ?? ""].filter(Boolean).join(", ");
 }
 
+const DAY = 86_400_000; // ms
+const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+/** "2020-02-29T08:30:05" -> "29 Feb 2020, 08:30"; midnight is a date without a time of day. */
+export function dateTime(text) {
+    const [date, time] = text.split("T");
+    const [year, month, day] = date.split("-").map(Number);
+    const clock = time === "00:00:00" ? "" : `, ${time.slice(0, 5)}`;
+    return `${day} ${MONTHS[month - 1]} ${year}${clock}`;
+}
+
+/** How long `one` was before or after `other`: "412 days earlier". */
+export function interval(one, other) {
+    const apart = Date.parse(`${one}Z`) - Date.parse(`${other}Z`);
+    const minutes = Math.round(Math.abs(apart) / 60_000);
+    if (!minutes) return "at the same time";
+    const days = Math.floor(Math.abs(apart) / DAY);
+    const short = minutes < 60 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+    return `${days ? count(days, "day") : short} ${apart < 0 ? "earlier" : "later"}`;
+}
+
 export const megabytes = (bytes) => Math.round(bytes / 2 ** 20);
 
 /** With a capital and a full stop. */

@@ -1,0 +1,173 @@
+"""Endpoints of the list of recordings. All of them require the right ``list`` and are written to the audit log."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from fastapi import Query, Request, Response
+
+from clocs.inference.batch_table import class_probabilities
+from clocs.inference.report import Report, make_report
+from clocs.measurements.results import NAMES, TITLES
+from clocs.service import list_schemas, schemas
+from clocs.service.parsing.reading import first_seconds
+from clocs.service.privacy import Handles, coarse_age
+from clocs.service.problems import ProblemError
+from clocs.service.recording_list import PAGE_SIZE, ListedRecording, Order, RecordingList
+from clocs.service.replies import classes_reply, preview_json
+from clocs.service.routing import PLAIN, State, Value, absent, api_router, check_classifier, json_response
+from clocs.service.state import ServiceState
+
+MAX_PAGE: Final = 1 << 31
+MAX_CLASSES: Final = 3
+"""Maximum number of classes of a listed recording."""
+
+list_routes = api_router()
+
+
+@list_routes.get("/recordings", responses=PLAIN, response_model=list_schemas.RecordingsPage)
+async def recordings(
+    request: Request,
+    state: State,
+    page: Annotated[int, Query(ge=1, le=MAX_PAGE, description=f"Page of {PAGE_SIZE} recordings.")] = 1,
+    order: Annotated[
+        Order, Query(description="Newest first by the time of the recording, or by when it was stored.")
+    ] = "acquired",
+) -> Response:
+    """List the recordings of the store, newest first, with measurements, and classes or why they are withheld."""
+    listed = _list(state)
+    async with state.limiter.work():
+        rows = await state.threads.run(listed.page, page, order)
+        total = await state.threads.run(len, listed)
+        reply = list_schemas.RecordingsPage(
+            recordings=[_row(state.recording_handles, row) for row in rows],
+            page=page,
+            pages=-(-total // PAGE_SIZE),
+            total=total,
+            shifted=listed.has_shifted_times,
+            measurements=MEASUREMENTS,
+            notice=schemas.NOTICE,
+        )
+        await state.audit(request.scope, "recordings", page=page, order=order, records=[row.record_id for row in rows])
+    return json_response(reply)
+
+
+@list_routes.get("/recordings/{handle}/patient", responses=PLAIN, response_model=list_schemas.PatientRecordings)
+async def patient_recordings(handle: str, request: Request, state: State) -> Response:
+    """List the recordings of the same patient, newest first."""
+    record_id = _record_id(state, handle)
+    async with state.limiter.work():
+        rows = await state.threads.run(_list(state).of_patient, record_id)
+        if not rows:
+            raise _unknown_handle()
+        found = [_row(state.recording_handles, row) for row in rows]
+        reply = list_schemas.PatientRecordings(recordings=found, measurements=MEASUREMENTS)
+        await state.audit(
+            request.scope, "patient-recordings", handles=[handle], records=[row.record_id for row in rows]
+        )
+    return json_response(reply)
+
+
+@list_routes.get("/recordings/{handle}/preview", responses=PLAIN, response_model=schemas.Preview)
+async def preview_recording(handle: str, request: Request, state: State) -> Response:
+    """Return a recording for drawing, at most its first minute."""
+    record_id, listed = _record_id(state, handle), _list(state)
+
+    def preview() -> bytes | None:
+        found = listed.recording(record_id)
+        shown = state.settings.limits.shown_seconds
+        return None if found is None else preview_json(first_seconds(found, shown), found.seconds)
+
+    async with state.limiter.work():
+        body = await state.threads.run(preview)
+        if body is None:
+            raise _unknown_handle()
+        await state.audit(request.scope, "recording-preview", handles=[handle], records=[record_id])
+    return Response(body, media_type="application/json")
+
+
+@list_routes.get("/recordings/{handle}/report", responses=PLAIN, response_model=list_schemas.RecordingReport)
+async def report_recording(handle: str, request: Request, state: State, classifier: Value = None) -> Response:
+    """Measure and classify a recording of the store."""
+    record_id, listed, encoder = _record_id(state, handle), _list(state), state.loaded.encoder
+    check_classifier(encoder, classifier)
+
+    def report() -> Report | None:
+        found = listed.recording(record_id)
+        return None if found is None else make_report(encoder, found, classifier=classifier or None)
+
+    async with state.limiter.work():
+        made = await state.threads.run(report)
+        if made is None:
+            raise _unknown_handle()
+        await state.audit(request.scope, "recording-report", handles=[handle], records=[record_id])
+    return json_response(_report_reply(made))
+
+
+MEASUREMENTS: Final = [
+    list_schemas.MeasurementInfo(name=name, title=TITLES[name][0], unit=TITLES[name][1]) for name in NAMES
+]
+
+
+def _list(state: ServiceState) -> RecordingList:
+    if state.loaded.recordings is None:
+        raise absent("This service was started without a store of recordings.")
+    return state.loaded.recordings
+
+
+def _record_id(state: ServiceState, handle: str) -> str:
+    _list(state)
+    record_id = state.recording_handles.record(handle)
+    if record_id is None:
+        raise _unknown_handle()
+    return record_id
+
+
+def _unknown_handle() -> ProblemError:
+    return ProblemError(
+        404,
+        "unknown-recording",
+        "Unknown recording",
+        "The handle is unknown or has expired: handles are valid while the service runs and the recording is in the "
+        "store. Open the list again.",
+    )
+
+
+def _row(handles: Handles, item: ListedRecording) -> list_schemas.ListedRecording:
+    row = item.row or {}
+    return list_schemas.ListedRecording(
+        handle=handles.create(item.record_id),
+        acquired=item.acquired.isoformat() if item.acquired else None,
+        age=coarse_age(item.age),
+        sex=item.sex,  # type: ignore[arg-type]  # a store holds no other values
+        leads=item.num_leads,
+        seconds=round(item.seconds, 3),
+        recordings=item.num_recordings,
+        known_patient=item.has_known_patient,
+        gate=row.get("gate"),
+        withheld=row.get("reason") or "",
+        measurements=_measured(row),
+        classes=[
+            list_schemas.ListedClass(name=name, probability=probability)
+            for name, probability in class_probabilities(row)[:MAX_CLASSES]
+        ],
+        prediction_set=row.get("prediction_set") or "",
+    )
+
+
+def _measured(row: dict[str, Any]) -> dict[str, float | None]:
+    return {name: row[name] for name in NAMES if name in row}
+
+
+def _report_reply(report: Report) -> list_schemas.RecordingReport:
+    values = report.measurements.values()
+    return list_schemas.RecordingReport(
+        gate="withheld" if report.withheld else "passed",
+        withheld=report.withheld,
+        measurements={
+            name: list_schemas.ReportedMeasurement(value=item.value, reason=item.reason)
+            for name, item in values.items()
+        },
+        classification=None if report.classification is None else classes_reply(report.classification),
+        notice=schemas.NOTICE,
+    )

@@ -98,7 +98,11 @@ def test_every_option_is_one_of_the_command(place: str) -> None:
 def test_the_options_that_pages_and_comments_name_exist(command: str, page: str) -> None:
     parameters = get_command(app).commands[command].params  # type: ignore[attr-defined]
     known = {name for parameter in parameters for name in parameter.opts}
-    files = [path for path in FILES if path.name != "Dockerfile" and ("receive" in path.name) == (command == "receive")]
+    files = [
+        path
+        for path in FILES
+        if path.name != "Dockerfile" and path.suffix != ".sh" and ("receive" in path.name) == (command == "receive")
+    ]
     text = "".join(path.read_text() for path in files)
     text += "\n".join(re.findall(rf"clocs {command}[^`\n]*", (ROOT / "docs" / page).read_text()))
     found = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text))
@@ -303,3 +307,31 @@ def test_the_commands_start_and_the_health_check_finds_them(tmp_path: Path) -> N
     finally:
         process.kill()
     assert [path.name for path in tmp_path.iterdir() if not fnmatch(path.name, "token")] == ["searches.jsonl"]
+
+
+def test_the_offline_installer_refuses_a_changed_file(tmp_path: Path) -> None:
+    shutil.copy(DEPLOY / "install.sh", tmp_path)
+    (tmp_path / "requirements.txt").write_text("clocs==0.1.0\n")
+    listed = subprocess.run(["sha256sum", "requirements.txt"], cwd=tmp_path, capture_output=True, check=True).stdout
+    (tmp_path / "SHA256SUMS").write_bytes(listed)
+    (tmp_path / "requirements.txt").write_text("clocs==0.1.1\n")
+    done = subprocess.run([tmp_path / "install.sh", tmp_path / "new"], capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "requirements.txt: FAILED" in done.stdout + done.stderr
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.slow
+def test_what_is_collected_is_installed_and_used_without_a_network(tmp_path: Path) -> None:
+    """Collecting needs the package index; installing runs in a network namespace that has no interface."""
+    cut_off = ["unshare", "--net"]
+    if shutil.which("unshare") is None or subprocess.run([*cut_off, "true"], check=False).returncode:
+        pytest.skip("no right to make a network namespace")
+    if sys.version_info[:2] != (3, 11):
+        pytest.skip("the lock file is for Python 3.11")
+    environment = {**os.environ, "PYTHON": sys.executable}
+    bundle, installed = tmp_path / "bundle", tmp_path / "installed"
+    subprocess.run([DEPLOY / "collect.sh", bundle], env=environment, check=True)
+    subprocess.run([*cut_off, bundle / "install.sh", installed], env=environment, check=True)
+    used = [installed / "bin" / "python", ROOT / "tests" / "without_torch.py", tmp_path / "work", "clocs-small"]
+    subprocess.run([*cut_off, *used], cwd=tmp_path, check=True)

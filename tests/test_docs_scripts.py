@@ -1,4 +1,4 @@
-"""The scripts of ``docs``: generated reference, links, and the site of all versions."""
+"""The scripts of ``docs``: generated reference, links, site of all versions, and tutorials on PTB-XL."""
 
 from __future__ import annotations
 
@@ -85,6 +85,22 @@ def test_a_site_has_all_versions_and_opens_the_newest(script: ModuleType, tmp_pa
     ]
     assert "url=0.10.0/index.html" in (tmp_path / "site" / "index.html").read_text()
     assert (tmp_path / "site" / "0.9.0" / "index.html").read_text() == "0.9.0"
+
+
+@pytest.mark.parametrize("script", ["run_on_ptbxl"], indirect=True)
+def test_tutorials_on_ptbxl_run_the_cells_of_their_page(script: ModuleType) -> None:
+    for page, changed in script.CHANGED.items():
+        text = (DOCS / "tutorials" / f"{page}.md").read_text()
+        assert all(before in text for before in changed), page
+        cells = script.cells(page, "STORE")
+        assert 'clocs.open_store("STORE")' in "".join(code for _, code in cells)
+        assert not re.search(r"clocs\.(ingest|split)\(", "".join(code for _, code in cells))
+        assert any(is_result for is_result, _ in cells)
+        fragment = DOCS / "tutorials" / "ptbxl" / f"{page}.md"
+        assert fragment.exists() == (f"```{{include}} ptbxl/{page}.md" in text)
+        if fragment.exists():
+            lines = "\n".join(script.changed_lines(page))
+            assert lines in fragment.read_text(), f"run python docs/run_on_ptbxl.py STORE {page}"
 
 
 @pytest.mark.parametrize("path", MARKDOWN, ids=lambda path: str(path.relative_to(ROOT)))

@@ -16,9 +16,9 @@ NumLeads = Annotated[int, Field(ge=1)]
 
 @AUGMENTATIONS.register("lead_dropout")
 class LeadDropout(Augmentation):
-    """Set leads to zero, each by chance and never all leads of a frame.
+    """Set each lead to zero with a probability, but never all leads of a frame.
 
-    Where all leads of a frame would be dropped, one that has a signal is kept. A frame of one lead stays unchanged.
+    If all leads of a frame would be dropped, one that has a signal is kept. A frame of one lead stays unchanged.
 
     Args:
         probability: Probability that a lead is dropped.

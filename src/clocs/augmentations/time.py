@@ -37,9 +37,9 @@ class FlipTime(Augmentation):
 
 @AUGMENTATIONS.register("permutation")
 class Permutation(Augmentation):
-    """Cut frames into pieces of equal length (to a sample) and join them in a random order.
+    """Cut frames into pieces whose lengths differ by at most one sample, and join them in a random order.
 
-    The paper gives no number. The default makes pieces of a quarter of a second in a frame of 5 s.
+    The paper does not state the number of pieces. The default makes pieces of 0.25 s in a frame of 5 s.
 
     Args:
         num_pieces: Number of pieces.
@@ -70,14 +70,14 @@ class Permutation(Augmentation):
 
 @AUGMENTATIONS.register("time_warping")
 class TimeWarping(Augmentation):
-    """Stretch a random half of equal pieces of a frame in time, and squeeze the others as much.
+    """Cut frames into equal pieces, stretch a random half of the pieces in time and compress the others.
 
-    The whole is fitted to S samples again by linear interpolation. The first and the last sample stay. The paper gives
-    no numbers; the defaults are mild enough to keep the shape of a beat.
+    Linear interpolation brings the result back to S samples, and keeps the first and the last one. The paper states no
+    numbers. The defaults keep the shape of a beat.
 
     Args:
         num_pieces: Number of pieces.
-        factor: Stretched pieces last this many times longer, the others as much shorter.
+        factor: Stretched pieces last this many times longer. The others are shortened by the same factor.
         probability: Probability that a frame is warped.
 
     Example:

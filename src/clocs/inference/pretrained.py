@@ -130,7 +130,7 @@ class PretrainedEncoder:
         Args:
             source: A file, a :class:`clocs.Recording`, or an array (leads, samples).
             sampling_rate: Sampling rate of an array in Hz.
-            leads: Lead names of an array, one a row.
+            leads: Lead names of an array, one for each row.
             unit: Unit of an array: mV, uV or V.
             any_lead: Embed also leads that the encoder was not trained on.
 
@@ -166,7 +166,7 @@ class PretrainedEncoder:
         Args:
             source: A file, a :class:`clocs.Recording`, or an array (leads, samples).
             sampling_rate: Sampling rate of an array in Hz.
-            leads: Lead names of an array, one a row.
+            leads: Lead names of an array, one for each row.
             unit: Unit of an array: mV, uV or V.
             classifier: Name of a classifier. None: the first with a set of leads that the recording has.
 

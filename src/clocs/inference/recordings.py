@@ -32,7 +32,7 @@ def as_recording(
     Args:
         source: A file, a recording, or an array (leads, samples).
         sampling_rate: Sampling rate of an array in Hz.
-        leads: Lead names of an array, one a row.
+        leads: Lead names of an array, one for each row.
         unit: Unit of an array: mV, uV or V.
 
     Raises:

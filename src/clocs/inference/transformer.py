@@ -31,7 +31,7 @@ class EcgEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     Args:
         encoder: Name of an encoder that comes with the package, or folder of a run or of an encoder.
         sampling_rate: Sampling rate of ECGs that are arrays, in Hz.
-        leads: Lead names of ECGs that are arrays, one a row.
+        leads: Lead names of ECGs that are arrays, one for each row.
         unit: Unit of ECGs that are arrays: mV, uV or V.
         any_lead: Embed also leads that the encoder was not trained on.
 

@@ -16,9 +16,11 @@ from clocs.methods.method import METHODS, Augmentations, Batch, Method, Outputs,
 
 @METHODS.register("byol")
 class BYOL(Method):
-    """BYOL (Grill et al., 2020), as the CLOCS paper uses it as a baseline.
+    """BYOL (Grill et al., 2020), a baseline of the CLOCS paper.
 
-    Gaussian noise is our choice, because the paper does not state which augmentation its Table 1 used.
+    The encoder and a predictor learn to predict the output of a moving average of the encoder on another copy.
+
+    Ready configs augment with Gaussian noise, because the paper does not state which augmentation its Table 1 used.
 
     Args:
         encoder: The encoder to train.

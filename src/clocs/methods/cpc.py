@@ -44,7 +44,7 @@ class CPC(Method):
         positions: Number of times t of a frame to predict from, drawn at random. None, as in the paper: every t from
             which all steps lie within the frame. Set it where a frame has hundreds of tokens, because time and memory
             grow with it.
-        negatives: Tokens that the predicted one is found among, see :class:`clocs.losses.CPCLoss`.
+        negatives: Tokens among which the predicted one must be found, see :class:`clocs.losses.CPCLoss`.
 
     Example:
         >>> import torch

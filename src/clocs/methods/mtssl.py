@@ -31,7 +31,9 @@ Tasks = Annotated[
 
 @METHODS.register("mtssl")
 class MTSSL(Method):
-    """Multi-task self-supervision (Sarkar and Etemad, 2020), as the CLOCS paper uses it as a baseline.
+    """Multi-task self-supervision (Sarkar and Etemad, 2020), a baseline of the CLOCS paper.
+
+    The encoder learns to recognise augmented frames: one binary classifier for each augmentation.
 
     Args:
         encoder: The encoder to train.

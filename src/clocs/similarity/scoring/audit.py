@@ -61,9 +61,8 @@ def audit(
     Returns:
         A JSON-compatible dictionary. ``reidentification`` has results for any other segment of the patient
         (``any_segment``) and for the patient's other recordings (``other_recordings``, None if no patient has two).
-        ``membership`` is the result of :func:`infer_membership`, None if the encoder saw no training patient of the
-        store.
-        ``notes`` lists the limitations.
+        ``membership`` compares training patients with test patients; None if the encoder saw no training patient of
+        the store. ``notes`` lists the limitations.
 
     Raises:
         LeakError: The encoder was trained on test patients of the split.

@@ -333,5 +333,6 @@ def test_what_is_collected_is_installed_and_used_without_a_network(tmp_path: Pat
     bundle, installed = tmp_path / "bundle", tmp_path / "installed"
     subprocess.run([DEPLOY / "collect.sh", bundle], env=environment, check=True)
     subprocess.run([*cut_off, bundle / "install.sh", installed], env=environment, check=True)
-    used = [installed / "bin" / "python", ROOT / "tests" / "without_torch.py", tmp_path / "work", "clocs-small"]
-    subprocess.run([*cut_off, *used], cwd=tmp_path, check=True)
+    python = installed / "bin" / "python"
+    script = ROOT / "tests" / "without_torch.py"
+    subprocess.run([*cut_off, python, script, tmp_path / "work", "clocs-small"], cwd=tmp_path, check=True)

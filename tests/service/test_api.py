@@ -327,7 +327,7 @@ def test_the_document(client: Served) -> None:
         f"/api/v1/{name}"
         for name in (
             *("model", "preview", "classify", "similar", "neighbours/{handle}/preview", "map", "embed", "figure"),
-            *("print", "fhir", "me"),
+            *("print", "fhir", "me", "verdicts"),
         )
     }
     references = set(re.findall(r'"\$ref":"#/components/schemas/(\w+)"', reply.body.decode()))

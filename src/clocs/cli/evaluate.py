@@ -313,3 +313,14 @@ def _cells(values: dict[str, Any]) -> tuple[str, str, str]:
         format_interval(values["average_precision"]),
         f"{values['calibration_error']:.3f}",
     )
+
+
+@evaluate.command("verdicts")
+def verdicts_command(
+    verdicts: Annotated[Path, typer.Argument(help="File verdicts.jsonl beside the audit log of a service.")],
+    out: Annotated[Path, typer.Option(help="Write the labels to this CSV file.")],
+) -> None:
+    """Write the verdicts of a service's users as labels, with the probabilities that they saw."""
+    from clocs.service.verdicts import export_labels
+
+    typer.echo(f"{out}: {export_labels(verdicts, out)} labels")

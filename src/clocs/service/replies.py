@@ -12,6 +12,7 @@ import numpy as np
 
 from clocs.core.recording import Recording
 from clocs.inference.classifier import Classifier
+from clocs.inference.pretrained import PretrainedEncoder
 from clocs.inference.results import Classification, Embeddings
 from clocs.service import schemas
 from clocs.service.archive_view import ArchiveView, IndexMap, MappedNeighbor, Plane, SearchResult
@@ -19,6 +20,7 @@ from clocs.service.parsing.reading import first_seconds
 from clocs.service.privacy import Handles, coarse_age
 from clocs.service.rights import Identity, Right
 from clocs.service.state import LoadedService
+from clocs.service.verdicts import Result
 
 MICROVOLT: Final = 0.001
 """Millivolt per step."""
@@ -109,7 +111,13 @@ def _index(archive: ArchiveView | None) -> schemas.IndexInfo | None:
     )
 
 
-def classes_reply(found: Classification) -> schemas.ClassificationResponse:
+def shown_result(encoder: PretrainedEncoder, found: Classification) -> Result:
+    """Return what a user can report on; without classes if they are withheld."""
+    probabilities = {item.name: item.probability for item in found.classes}
+    return Result(encoder.about["weights_sha256"], found.classifier, probabilities)
+
+
+def classes_reply(found: Classification, request_id: str) -> schemas.ClassificationResponse:
     """Return class probabilities with their validation record."""
     classes = [
         schemas.ClassProbability(
@@ -124,6 +132,7 @@ def classes_reply(found: Classification) -> schemas.ClassificationResponse:
         for item in found.classes
     ]
     return schemas.ClassificationResponse(
+        request_id=request_id,
         classifier=found.classifier,
         leads=list(found.leads),
         multi_label=found.multi_label,

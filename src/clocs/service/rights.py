@@ -44,6 +44,7 @@ ROUTE_RIGHTS: Final[Mapping[str, Right]] = {
     "/api/v1/model": Right.VIEW,
     "/api/v1/preview": Right.VIEW,
     "/api/v1/classify": Right.VIEW,
+    "/api/v1/verdicts": Right.VIEW,
     "/api/v1/similar": Right.SEARCH,
     "/api/v1/neighbours/{handle}/preview": Right.SEARCH,
     "/api/v1/map": Right.SEARCH,

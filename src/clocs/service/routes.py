@@ -15,7 +15,7 @@ from clocs.service import schemas
 from clocs.service.archive_view import ArchiveView
 from clocs.service.metrics import MEDIA_TYPE
 from clocs.service.privacy import age_range
-from clocs.service.problems import ProblemError
+from clocs.service.problems import REQUEST_ID, ProblemError
 from clocs.service.replies import (
     classes_reply,
     map_reply,
@@ -23,6 +23,7 @@ from clocs.service.replies import (
     model_reply,
     neighbor_preview,
     preview_json,
+    shown_result,
     similar_reply,
 )
 from clocs.service.rights import identity_of
@@ -41,6 +42,7 @@ from clocs.service.routing import (
 from clocs.service.schemas import NO_TOKEN, UPLOAD_BODY, problems
 from clocs.service.state import ServiceState
 from clocs.service.uploads import receive_upload
+from clocs.service.verdicts import Verdict
 from clocs.similarity.index.filters import Filter, parse_columns
 
 MAX_NEIGHBORS: Final = 100
@@ -125,7 +127,22 @@ async def classify(request: Request, state: State, classifier: Value = None) -> 
     async with receive_upload(request, state.settings.limits) as upload, state.limiter.work():
         recording = await state.pool.recording(upload)
         found = await state.threads.run(encoder.classify, recording, classifier=classifier or None)
-    return json_response(classes_reply(found))
+    request_id = request.scope[REQUEST_ID]
+    state.verdicts.remember(request_id, shown_result(state.loaded.encoder, found))
+    return json_response(classes_reply(found, request_id))
+
+
+@routes.post("/verdicts", responses=PLAIN, response_model=schemas.VerdictSaved)
+async def save_verdict(
+    state: State,
+    request_id: Annotated[str, Query(alias="request", max_length=32, description="Id of the request for classes.")],
+    name: Annotated[str, Query(alias="class", max_length=MAX_VALUE_LENGTH, description="Class to report on.")],
+    verdict: Annotated[Verdict, Query(description="Whether the patient has it, as the user judges.")],
+) -> Response:
+    """Save the user's verdict on a class: a line of a local file, without signal or identity."""
+    if not await state.threads.run(state.verdicts.write, request_id, name, verdict):
+        raise absent("Unknown request or class. Results can be reported on while the service runs. Classify again.")
+    return json_response(schemas.VerdictSaved(request_id=request_id))
 
 
 @routes.post(

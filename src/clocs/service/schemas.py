@@ -178,6 +178,7 @@ class ClassProbability(_Response):
 class ClassificationResponse(_Response):
     """Class probabilities, the most probable class first."""
 
+    request_id: str = Field(description="To report a wrong result with.", examples=["8c1f0b6e2d3a4f57"])
     classifier: str = Field(description="Its name.", examples=["chapman"])
     leads: list[str] = Field(description="Leads that were used.", examples=[["I"]])
     multi_label: bool
@@ -198,6 +199,12 @@ class ClassificationResponse(_Response):
         examples=[["heartbeats cannot be measured: no clear beats"]],
     )
     notice: str = Field(examples=[NOTICE])
+
+
+class VerdictSaved(_Response):
+    """The verdict is in the service's file."""
+
+    request_id: str = Field(description="Id of the request for classes.", examples=["8c1f0b6e2d3a4f57"])
 
 
 class LeadSimilarity(_Response):

@@ -8,7 +8,7 @@ import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from starlette.types import Scope
 
@@ -28,6 +28,10 @@ from clocs.service.problems import REQUEST_ID
 from clocs.service.recording_list import RecordingList
 from clocs.service.rights import identity_of
 from clocs.service.settings import ServiceSettings
+from clocs.service.verdicts import Verdicts
+
+VERDICTS: Final = "verdicts.jsonl"
+"""File of the users' verdicts, beside the audit log."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +64,7 @@ class ServiceState:
     limiter: RequestLimiter
     threads: WorkerThreads
     pool: ParsingPool
+    verdicts: Verdicts
 
     @property
     def settings(self) -> ServiceSettings:
@@ -148,6 +153,7 @@ async def run_service(loaded: LoadedService, limiter: RequestLimiter, metrics: M
             limiter=limiter,
             threads=threads,
             pool=pool,
+            verdicts=Verdicts(loaded.settings.audit_log.with_name(VERDICTS)),
         )
     finally:
         await pool.close()

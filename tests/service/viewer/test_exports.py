@@ -108,3 +108,20 @@ def test_the_pdf_is_valid_and_does_not_say_how_the_file_was_named(
     texts = [zlib.decompressobj().decompress(stream) for stream in streams if stream[:1] == b"\x78"]
     assert texts
     assert not any(b"Winterbottom" in part for part in [pdf, *texts])
+
+
+def test_a_wrong_result_is_reported(visit: Visit) -> None:
+    """The class and the verdict reach the service; the file does not."""
+    page = visit.open()
+    sent: list[str] = []
+    page.on(
+        "request", lambda request: sent.append(f"{request.method} {request.url} {request.post_data_buffer or b''!r}")
+    )
+    page.click(".verdict summary")
+    page.select_option(".verdict [name=class]", index=1)
+    chosen = page.input_value(".verdict [name=class]")
+    page.select_option(".verdict [name=verdict]", "absent")
+    page.click(".verdict button")
+    page.wait_for_selector(f".verdict-message:has-text('Saved: {chosen} is not present.')")
+    (request,) = sent
+    assert re.fullmatch(rf"POST \S+/api/v1/verdicts\?request=[0-9a-f]{{16}}&class={chosen}&verdict=absent b''", request)

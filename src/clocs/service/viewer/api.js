@@ -25,13 +25,16 @@ export class Problem extends Error {
 }
 
 /**
- * GET `path`, or POST it with `files`. Asks for the token where it is missing, and waits where the service is busy:
+ * GET `path`, or POST it with `files` or another `method`. Asks for the token where it is missing, and waits where the service is busy:
  * `waiting(seconds)` is called each time, and `waiting(0)` when it goes on.
  */
-export async function ask(path, { files = null, query = {}, signal = null, waiting = () => {}, as = "json" } = {}) {
+export async function ask(
+    path,
+    { files = null, query = {}, signal = null, waiting = () => {}, as = "json", method = files ? "POST" : "GET" } = {},
+) {
     const address = BASE + path + queryText(query);
     for (let tries = 1; ; tries += 1) {
-        const response = await send(address, files, signal);
+        const response = await send(method, address, files, signal);
         if (response.ok) return as === "blob" ? response.blob() : response.json();
         if (isOfProxy(response)) {
             if (token.current() === null) throw signOnExpired(path);
@@ -72,14 +75,13 @@ function queryText(query) {
     return given.length ? `?${new URLSearchParams(given)}` : "";
 }
 
-async function send(address, files, signal) {
+async function send(method, address, files, signal) {
     while (!token.canBeSent()) await token.ask(true);
     const used = token.current();
     const headers = used === null ? {} : { Authorization: `Bearer ${used}` };
     const body = files && new FormData();
     for (const file of files ?? []) body.append("files", file, file.name);
     try {
-        const method = files ? "POST" : "GET";
         return await fetch(address, { method, headers, body, signal, cache: "no-store", redirect: "manual" });
     } catch (error) {
         if (error.name === "AbortError") throw error;

@@ -3,6 +3,7 @@
 import { element } from "./dom.js";
 import { notes } from "./messages.js";
 import { FEW, trackRecord } from "./track-record.js";
+import { verdictForm } from "./verdict.js";
 import { percent, sentence } from "./wording.js";
 
 const MOST_SPOKEN = 3;
@@ -25,6 +26,7 @@ export function showClasses(place, found, { classifiers, chosen, choose }) {
             legend(),
             element("ul", { class: "classes" }, found.classes.map(classRow)),
             cannot(found.limitations),
+            verdictForm(found),
             notes(found.notes, NOTES),
         ].filter(Boolean),
     );

@@ -101,7 +101,8 @@ async def report_recording(handle: str, request: Request, state: State, classifi
         if made is None:
             raise _unknown_handle()
         await state.audit(request.scope, "recording-report", handles=[handle], records=[record_id])
-    return json_response(_report_reply(made))
+    request_id = state.remember(request.scope, made.classification) if made.classification else ""
+    return json_response(_report_reply(made, request_id))
 
 
 MEASUREMENTS: Final = [
@@ -159,7 +160,7 @@ def _measured(row: dict[str, Any]) -> dict[str, float | None]:
     return {name: row[name] for name in NAMES if name in row}
 
 
-def _report_reply(report: Report) -> list_schemas.RecordingReport:
+def _report_reply(report: Report, request_id: str) -> list_schemas.RecordingReport:
     values = report.measurements.values()
     return list_schemas.RecordingReport(
         gate="withheld" if report.withheld else "passed",
@@ -168,6 +169,6 @@ def _report_reply(report: Report) -> list_schemas.RecordingReport:
             name: list_schemas.ReportedMeasurement(value=item.value, reason=item.reason)
             for name, item in values.items()
         },
-        classification=None if report.classification is None else classes_reply(report.classification),
+        classification=None if report.classification is None else classes_reply(report.classification, request_id),
         notice=schemas.NOTICE,
     )

@@ -12,7 +12,6 @@ import numpy as np
 
 from clocs.core.recording import Recording
 from clocs.inference.classifier import Classifier
-from clocs.inference.pretrained import PretrainedEncoder
 from clocs.inference.results import Classification, Embeddings
 from clocs.service import schemas
 from clocs.service.archive_view import ArchiveView, IndexMap, MappedNeighbor, Plane, SearchResult
@@ -20,7 +19,6 @@ from clocs.service.parsing.reading import first_seconds
 from clocs.service.privacy import Handles, coarse_age
 from clocs.service.rights import Identity, Right
 from clocs.service.state import LoadedService
-from clocs.service.verdicts import Result
 
 MICROVOLT: Final = 0.001
 """Millivolt per step."""
@@ -109,12 +107,6 @@ def _index(archive: ArchiveView | None) -> schemas.IndexInfo | None:
         labels=sorted({label for row in rows for label in row["labels"]}),
         sites=sorted({row["site"] for row in rows if row["site"]}),
     )
-
-
-def shown_result(encoder: PretrainedEncoder, found: Classification) -> Result:
-    """Return what a user can report on; without classes if they are withheld."""
-    probabilities = {item.name: item.probability for item in found.classes}
-    return Result(encoder.about["weights_sha256"], found.classifier, probabilities)
 
 
 def classes_reply(found: Classification, request_id: str) -> schemas.ClassificationResponse:

@@ -15,7 +15,7 @@ from clocs.service import schemas
 from clocs.service.archive_view import ArchiveView
 from clocs.service.metrics import MEDIA_TYPE
 from clocs.service.privacy import age_range
-from clocs.service.problems import REQUEST_ID, ProblemError
+from clocs.service.problems import ProblemError
 from clocs.service.replies import (
     classes_reply,
     map_reply,
@@ -23,7 +23,6 @@ from clocs.service.replies import (
     model_reply,
     neighbor_preview,
     preview_json,
-    shown_result,
     similar_reply,
 )
 from clocs.service.rights import identity_of
@@ -127,9 +126,7 @@ async def classify(request: Request, state: State, classifier: Value = None) -> 
     async with receive_upload(request, state.settings.limits) as upload, state.limiter.work():
         recording = await state.pool.recording(upload)
         found = await state.threads.run(encoder.classify, recording, classifier=classifier or None)
-    request_id = request.scope[REQUEST_ID]
-    state.verdicts.remember(request_id, shown_result(state.loaded.encoder, found))
-    return json_response(classes_reply(found, request_id))
+    return json_response(classes_reply(found, state.remember(request.scope, found)))
 
 
 @routes.post("/verdicts", responses=PLAIN, response_model=schemas.VerdictSaved)

@@ -14,6 +14,7 @@ from starlette.types import Scope
 
 from clocs.core.errors import ConfigError
 from clocs.inference.pretrained import PretrainedEncoder, load_encoder
+from clocs.inference.results import Classification
 from clocs.service.admission import RequestLimiter
 from clocs.service.archive_view import ArchiveView
 from clocs.service.audit_log import AuditLog
@@ -28,7 +29,7 @@ from clocs.service.problems import REQUEST_ID
 from clocs.service.recording_list import RecordingList
 from clocs.service.rights import identity_of
 from clocs.service.settings import ServiceSettings
-from clocs.service.verdicts import Verdicts
+from clocs.service.verdicts import Result, Verdicts
 
 VERDICTS: Final = "verdicts.jsonl"
 """File of the users' verdicts, beside the audit log."""
@@ -69,6 +70,14 @@ class ServiceState:
     @property
     def settings(self) -> ServiceSettings:
         return self.loaded.settings
+
+    def remember(self, scope: Scope, found: Classification) -> str:
+        """Keep the classes of an answer, so that the user can report on them, and return the id of the request."""
+        request_id: str = scope[REQUEST_ID]
+        probabilities = {item.name: item.probability for item in found.classes}
+        encoder_sha256 = self.loaded.encoder.about["weights_sha256"]
+        self.verdicts.remember(request_id, Result(encoder_sha256, found.classifier, probabilities))
+        return request_id
 
     async def audit(self, scope: Scope, endpoint: str, **fields: Any) -> None:
         """Write who asked for what to the audit log, and return when the line is on disk.

@@ -51,7 +51,16 @@ NEIGHBOURS: dict[str, set[str]] = {
 """Up to layer 2, the folders of the same layer that a folder may import; above, all of them."""
 
 PARTS: dict[str, set[str]] = {
-    "formats": {"byte_fields", "channels", "demographics", "lead_codes", "reading", "writing", "xml_tree"},
+    "formats": {
+        "arrow_columns",
+        "byte_fields",
+        "channels",
+        "demographics",
+        "lead_codes",
+        "reading",
+        "writing",
+        "xml_tree",
+    },
     "formats/writers": {"edf_layout", "digital_values"},
     "datasets": {
         *("array_rows", "csv_tables", "dataset", "folder_tables", "overlaps"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -91,6 +93,20 @@ def test_a_folder_becomes_a_table(command: Command, originals: Path, folder: Pat
     assert "--out" in command("classify", source, "--encoder", folder, code=1)[1]
     file = source / "19000.csv"
     assert "not a folder" in command("classify", file, "--encoder", folder, "--out", "classes.csv", code=1)[1]
+
+
+def test_a_file_is_classified_without_slow_imports(originals: Path, tmp_path: Path) -> None:
+    """Importing torch takes seconds, ``scipy.signal`` one."""
+    file = tmp_path / "19000.csv"
+    write_bytes(file, open_source(originals).read(CHAPMAN_FILE))
+    code = (
+        "import sys, clocs.cli.main\n"
+        f"clocs.cli.main.app(['classify', {str(file)!r}, '--json'], standalone_mode=False)\n"
+        "assert not {'torch', 'scipy.signal', 'scipy.stats', 'pandas', 'sklearn', 'matplotlib'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["leads"]
 
 
 def test_classes_of_noise_are_withheld(command: Command, folder: Path, tmp_path: Path) -> None:

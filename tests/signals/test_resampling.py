@@ -60,6 +60,18 @@ def test_an_offset_is_kept_up_to_the_edges() -> None:
     np.testing.assert_allclose(resample(np.full(1000, 3.0, np.float32), 300, 500), 3.0, rtol=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("sampling_rate", "target_rate"), [(250, 500), (1000, 500), (300, 500), (200, 500), (500, 100), (257, 500)]
+)
+@pytest.mark.parametrize("num_samples", [1, 40, 2503])
+def test_resample_is_the_polyphase_method_of_scipy(sampling_rate: int, target_rate: int, num_samples: int) -> None:
+    """Results are equal to the last bit, whether SciPy computes them or not, so that runs can be repeated."""
+    signal = np.random.default_rng(0).normal(size=(2, 3, num_samples)).astype(np.float32)
+    up, down = (rate // math.gcd(sampling_rate, target_rate) for rate in (target_rate, sampling_rate))
+    expected = scipy.signal.resample_poly(signal, up, down, axis=-1, window=("kaiser", 5.0), padtype="edge")
+    np.testing.assert_array_equal(resample(signal, sampling_rate, target_rate), expected)
+
+
 def test_leads_do_not_mix() -> None:
     both = np.stack([sine(3, 300), sine(11, 300)])
     np.testing.assert_array_equal(resample(both, 300, 500)[1], resample(both[1], 300, 500))

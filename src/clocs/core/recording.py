@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -19,6 +20,7 @@ MICROVOLT_GAIN = 1000.0
 """Steps per millivolt for files with decimal values: one step is 1 uV."""
 
 
+@functools.cache
 def missing_value(dtype: npt.DTypeLike) -> int:
     """Return the digital value that marks a missing sample: the smallest of its type, as in WFDB."""
     return int(np.iinfo(np.dtype(dtype)).min)

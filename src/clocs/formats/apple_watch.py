@@ -19,6 +19,7 @@ from clocs.core.errors import FormatError
 from clocs.core.identity import Identity
 from clocs.core.recording import Digital, Recording, quantize, to_int32
 from clocs.core.sources import Source
+from clocs.formats.arrow_columns import float_values
 from clocs.formats.byte_fields import make_identity
 from clocs.formats.channels import Channel, millivolts, recording_from_channels
 from clocs.formats.demographics import Demographics, age_at
@@ -153,7 +154,7 @@ def _batches(text: bytes) -> Iterator[pa.RecordBatch]:
 
 
 def _quantize_batch(batch: pa.RecordBatch, header: _Header, name: str) -> Digital:
-    values = batch.column(0).to_numpy(zero_copy_only=False) * header.millivolts
+    values = float_values(batch.column(0)) * header.millivolts
     if not np.all(np.abs(values) <= MAX_MILLIVOLT):
         raise FormatError(f"{name}: holds values over {MAX_MILLIVOLT:g} mV; the file is damaged")
     return quantize(values, GAIN)

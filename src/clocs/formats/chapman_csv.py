@@ -12,6 +12,7 @@ import numpy as np
 from clocs.core.errors import FormatError
 from clocs.core.recording import MICROVOLT_GAIN, Digital, Provenance, Recording, quantize, to_int32
 from clocs.core.sources import Source
+from clocs.formats.arrow_columns import float_values
 from clocs.formats.channels import record_id_from_name
 from clocs.formats.reading import Format
 from clocs.signals.leads import STANDARD_LEADS
@@ -90,7 +91,7 @@ def _batches(raw: bytes) -> Iterator[pa.RecordBatch]:
 
 
 def _digital_batch(batch: pa.RecordBatch, name: str) -> Digital:
-    microvolts = np.stack([column.to_numpy(zero_copy_only=False) for column in batch.columns])
+    microvolts = np.stack([float_values(column) for column in batch.columns])
     if np.nanmax(np.abs(microvolts), initial=0) > MAX_MICROVOLT:
         raise FormatError(f"{name}: holds values over {MAX_MICROVOLT:g} uV; the file is damaged")
     return quantize(microvolts / 1000, MICROVOLT_GAIN)

@@ -31,6 +31,7 @@ from clocs.core.recording import (
     to_int32,
 )
 from clocs.core.sources import Source
+from clocs.formats.arrow_columns import float_values
 from clocs.formats.byte_fields import make_identity
 from clocs.formats.channels import (
     GAIN_RANGE,
@@ -273,7 +274,7 @@ def _digital_batch(batch: Any, header: _Header, times: list[float], name: str) -
     peak = 0.0
     for row, column, gain, zero in zip(digital, columns, header.gain, header.baseline, strict=True):
         with np.errstate(over="ignore"):
-            values = np.rint(column.to_numpy(zero_copy_only=False) * (gain * header.unit_factor) + zero)
+            values = np.rint(float_values(column) * (gain * header.unit_factor) + zero)
         missing = np.isnan(values)
         values[missing] = 0
         peak = max(peak, float(np.abs(values).max(initial=0)))

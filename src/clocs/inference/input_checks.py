@@ -12,7 +12,7 @@ from clocs.core.errors import SignalError
 from clocs.core.recording import Recording
 from clocs.signals.beats import MIN_SAMPLING_RATE
 from clocs.signals.framing import FramePolicy
-from clocs.signals.quality import GATE_OFF, REASONS, Finding, GatePolicy, Reason, assess
+from clocs.signals.quality import GATE_OFF, REASONS, Finding, GatePolicy, Reason, assess, suspicious_leads
 
 GATE: Final = GatePolicy()
 """Checks that a recording must pass."""
@@ -101,7 +101,8 @@ def check_flat_frames(recording: Recording, policy: FramePolicy, num_frames: int
     findings: list[Finding] = []
     for start in (np.arange(num_frames) * hop / policy.sampling_rate).tolist():
         begin, end = (round(time * recording.sampling_rate) for time in (start, start + seconds))
-        flat = assess(replace(recording, digital=recording.digital[:, begin:end]), FLATNESS_CHECK)
+        part = replace(recording, digital=recording.digital[:, begin:end])
+        flat = assess(part, FLATNESS_CHECK) if suspicious_leads(part, FLATNESS_CHECK) else []
         period = f"from {start:g} to {start + seconds:g} s"
         findings += [replace(item, detail=f"{item.detail} {period}") for item in flat]
     _raise_for(recording, findings)

@@ -15,6 +15,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from clocs.signals.peaks import find_peaks
+
 Values = npt.NDArray[np.float32]
 Positions = npt.NDArray[np.intp]
 
@@ -73,9 +75,7 @@ def detect_qrs(curve: Values, slope_rate: float) -> Positions:
     Returns:
         Positions of the beats in the curve, in ascending order.
     """
-    from scipy.signal import find_peaks
-
-    candidates = find_peaks(curve, distance=max(1, round(0.1 * slope_rate)))[0]
+    candidates = find_peaks(curve, distance=max(1, round(0.1 * slope_rate)))
     if not len(candidates):
         return np.empty(0, np.intp)
     start = curve[None, : round(START_SECONDS * slope_rate)]

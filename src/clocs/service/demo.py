@@ -18,7 +18,7 @@ from clocs.similarity.index.updates import build_index
 from clocs.store.ingest import ingest
 from clocs.training.shipped import DEFAULT_ENCODER
 
-RECORDS: Final = 600
+RECORDS: Final = 400
 """Number of recordings: two per patient, in five rhythms."""
 SEED: Final = 7
 FIRST_TIME: Final = datetime(2024, 1, 1, 8, 12)

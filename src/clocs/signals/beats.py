@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clocs.core.recording import Recording, missing_value
+from clocs.signals.peaks import find_peaks
 
 Values = npt.NDArray[np.float64]
 
@@ -114,8 +115,6 @@ def _downsample(recording: Recording) -> tuple[Values, float]:
 
 def _find_peaks(values: Values, sampling_rate: float) -> npt.NDArray[np.intp]:
     """Return the sample of each beat at which the leads together are steepest."""
-    from scipy.signal import find_peaks
-
     slopes = np.abs(values[:, 2:] - values[:, :-2])
     if slopes.shape[1] < sampling_rate:
         return np.empty(0, np.intp)
@@ -125,7 +124,7 @@ def _find_peaks(values: Values, sampling_rate: float) -> npt.NDArray[np.intp]:
     energy = np.convolve(energy, np.bartlett(2 * round(QRS_WINDOW * sampling_rate) + 1), "same")
     limit = MIN_RELATIVE_ENERGY * float(_quantile(energy, ENERGY_QUANTILE))
     distance = max(1, round(MIN_INTERVAL * sampling_rate))
-    return np.asarray(find_peaks(energy, height=limit, distance=distance)[0] + 1, np.intp)
+    return np.asarray(find_peaks(energy, distance=distance, min_height=limit) + 1, np.intp)
 
 
 def _quantile(values: Values, fraction: float) -> Values:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +26,8 @@ SWAP_FACTOR = 2.0
 1.5 in the 10,606 Chapman records that are not flat, and above 2 in 98 to 100 % of them after a swap of two names."""
 SWAP_FLOOR = 0.02
 """Deviation from the equations, as a fraction of the limb leads' amplitude, below which no swap is searched."""
+BLOCK = 1750
+"""Samples that are compared at once. A product of larger matrices starts threads."""
 
 
 def equation_faults(
@@ -43,18 +46,19 @@ def equation_faults(
     Returns:
         Leads with a description of their fault.
     """
-    signals, usable = _limb_signals(recording, present, max_amplitude)
-    if not signals:
+    limbs = _measured_limbs(recording)
+    usable = _usable_samples(recording, limbs, present, max_amplitude)
+    if not usable.any():
         return []
-    faults = _equation_errors(signals, max_error)
-    products = _inner_products(list(signals.values()))
-    if faults or _distance_from_plane(products, tuple(signals)) <= SWAP_FLOOR * np.sqrt(np.trace(products)):
+    products = _inner_products(recording, limbs, usable)
+    faults = _equation_errors(products, limbs, max_error)
+    if faults or _distance_from_plane(products, limbs) <= SWAP_FLOOR * np.sqrt(np.trace(products)):
         return faults
+    kept = slice(None) if usable.all() else usable
     chest = sorted(
-        lead for row, lead in enumerate(recording.leads) if lead not in LIMB_LEADS and present[row, usable].all()
+        lead for row, lead in enumerate(recording.leads) if lead not in LIMB_LEADS and present[row, kept].all()
     )
-    chest_values = _physical(recording, [recording.leads.index(lead) for lead in chest])[:, usable]
-    return _find_swap(signals, dict(zip(chest, chest_values, strict=True)))
+    return _find_swap(limbs, (*limbs, *chest), _inner_products(recording, (*limbs, *chest), usable))
 
 
 @dataclass(frozen=True)
@@ -77,12 +81,12 @@ def fit_order(recording: Recording, present: npt.NDArray[np.bool_]) -> OrderFit 
     Returns:
         The fit; None with fewer than three measured limb leads, or if they are flat.
     """
-    signals, _ = _limb_signals(recording, present, None)
-    products = _inner_products(list(signals.values())) if signals else np.zeros((1, 1))
+    limbs = _measured_limbs(recording)
+    usable = _usable_samples(recording, limbs, present, None)
+    products = _inner_products(recording, limbs, usable) if usable.any() else np.zeros((1, 1))
     size = float(np.trace(products))
     if not size > 0:
         return None
-    limbs = tuple(signals)
     permutations, weights = _permutations(limbs)
     errors = np.sqrt(np.maximum(weights @ products.reshape(-1), 0.0) / size)
     declared, best = float(errors[0]), int(np.argmin(errors))
@@ -104,52 +108,62 @@ def _permutations(limbs: tuple[str, ...]) -> tuple[list[tuple[int, ...]], Values
     return permutations, np.stack([projection[np.ix_(order, order)].reshape(-1) for order in permutations])
 
 
-def _limb_signals(
-    recording: Recording, present: npt.NDArray[np.bool_], max_amplitude: float | None
-) -> tuple[dict[str, Values], npt.NDArray[np.bool_]]:
-    """Return the usable samples of the measured limb leads, empty if there are too few, and their mask."""
-    limbs = [lead for lead in LIMB_LEADS if lead in recording.leads and lead not in recording.provenance.derived_leads]
+def _measured_limbs(recording: Recording) -> tuple[str, ...]:
+    """Return the measured limb leads."""
+    return tuple(
+        lead for lead in LIMB_LEADS if lead in recording.leads and lead not in recording.provenance.derived_leads
+    )
+
+
+def _usable_samples(
+    recording: Recording, limbs: tuple[str, ...], present: npt.NDArray[np.bool_], max_amplitude: float | None
+) -> npt.NDArray[np.bool_]:
+    """Return the mask of the samples at which limb leads can be compared, false with fewer than three of them."""
     if len(limbs) < 3:
-        return {}, np.zeros(0, np.bool_)
-    rows = [recording.leads.index(lead) for lead in limbs]
-    values = _physical(recording, rows)
-    usable = present[rows].all(axis=0)
-    if max_amplitude is not None:  # simultaneous spikes on all leads violate the equations
-        usable &= (np.abs(values) <= max_amplitude).all(axis=0)
-    # Equal values other than zero on all limb leads are a calibration pulse.
-    usable &= (values != values[0]).any(axis=0) | (values[0] == 0)
-    if not usable.any():
-        return {}, usable
-    return dict(zip(limbs, values if usable.all() else values[:, usable], strict=True)), usable
+        return np.zeros(recording.num_samples, np.bool_)
+    usable = present[[recording.leads.index(lead) for lead in limbs]].all(axis=0)
+    for part, values in _blocks(recording, limbs):
+        if max_amplitude is not None:  # simultaneous spikes on all leads violate the equations
+            usable[part] &= (np.abs(values) <= max_amplitude).all(axis=0)
+        # Equal values other than zero on all limb leads are a calibration pulse.
+        usable[part] &= (values != values[0]).any(axis=0) | (values[0] == 0)
+    return usable
 
 
-def _equation_errors(signals: dict[str, Values], limit: float) -> list[Fault]:
-    """Return the leads that differ from their equation, if I and II are measured."""
-    if not {"I", "II"} <= set(signals):
+def _blocks(recording: Recording, leads: tuple[str, ...]) -> Iterator[tuple[slice, Values]]:
+    """Yield leads in the unit of the recording by blocks of samples that fit into the processor's cache."""
+    rows = [recording.leads.index(lead) for lead in leads]
+    zero, gain = recording.baseline[rows, None].astype(np.float64), recording.gain[rows, None]
+    for start in range(0, recording.num_samples, BLOCK):
+        part = slice(start, start + BLOCK)
+        values = recording.digital[rows, part].astype(np.float64)
+        values -= zero
+        values /= gain
+        yield part, values
+
+
+def _equation_errors(products: Values, limbs: tuple[str, ...], limit: float) -> list[Fault]:
+    """Return the leads that differ from their equation, given the leads' inner products, if I and II are measured."""
+    if not {"I", "II"} <= set(limbs):
         return []
-    size = max(_rms(signals["I"]), _rms(signals["II"]))
+    size = float(max(products[row, row] for row in (limbs.index("I"), limbs.index("II"))))
     faults: list[Fault] = []
-    for lead in (lead for lead in LEAD_EQUATIONS if lead in signals):
-        expected = sum(weight * signals[name] for name, weight in LEAD_EQUATIONS[lead].items())
-        error = _rms(signals[lead] - expected) / size if size else 0.0
+    for lead in (lead for lead in LEAD_EQUATIONS if lead in limbs):
+        difference = np.array([float(name == lead) - LEAD_EQUATIONS[lead].get(name, 0.0) for name in limbs])
+        error = float(np.sqrt(max(difference @ products @ difference, 0.0) / size)) if size else 0.0
         if error > limit:
             faults.append((lead, f"deviates from its equation by {error:.2f} of the limb leads' amplitude"))
     return faults
 
 
-def _find_swap(limbs: dict[str, Values], chest: dict[str, Values]) -> list[Fault]:
-    """Find a limb lead and another lead that fit the equations much better with their names swapped."""
-    names = (*limbs, *chest)
-    products = _inner_products([*limbs.values(), *chest.values()])
+def _find_swap(limbs: tuple[str, ...], names: tuple[str, ...], products: Values) -> list[Fault]:
+    """Find a limb lead and another lead that fit the equations much better with their names swapped.
 
-    def distance_after_swap(one: int, other: int) -> float:
-        """Return the distance from the plane after a swap of two rows."""
-        order = [{one: other, other: one}.get(row, row) for row in range(len(limbs))]
-        return _distance_from_plane(products[np.ix_(order, order)], tuple(limbs))
-
-    pairs = [(one, other) for one in range(len(limbs)) for other in range(one + 1, len(names))]
-    best, pair = min((distance_after_swap(*pair), pair) for pair in pairs)
-    unswapped = distance_after_swap(0, 0)
+    The inner products are those of the leads ``names``, limb leads first.
+    """
+    pairs, weights = _swaps(limbs, len(names))
+    unswapped, *swapped = np.sqrt(np.maximum(weights @ products.reshape(-1), 0.0)).tolist()
+    best, pair = min(zip(swapped, pairs, strict=True))
     if unswapped <= SWAP_FACTOR * best:
         return []
     size = float(np.sqrt(np.trace(products[: len(limbs), : len(limbs)])))
@@ -161,10 +175,36 @@ def _find_swap(limbs: dict[str, Values], chest: dict[str, Values]) -> list[Fault
     return [(one, detail + other), (other, detail + one)]
 
 
-def _inner_products(rows: list[Values]) -> Values:
-    """Return the inner products of centered rows, of shape (rows, rows)."""
-    centered = np.stack([values - values.mean() for values in rows])
-    return np.asarray(np.einsum("is,js->ij", centered, centered))  # faster than @, which starts threads
+@functools.cache
+def _swaps(limbs: tuple[str, ...], num_leads: int) -> tuple[list[tuple[int, int]], Values]:
+    """Return the pairs of a limb lead and another one, and weights of the inner products of all leads.
+
+    The weights, of shape (1 + pairs, leads * leads), give the squared distance of the limb leads from their plane:
+    first as they are, then after a swap of each pair.
+    """
+    normals = _normals(limbs)
+    rows = range(len(limbs))
+    pairs = [(one, other) for one in rows for other in range(one + 1, num_leads)]
+    weights = np.zeros((1 + len(pairs), num_leads, num_leads))
+    for weight, (one, other) in zip(weights, [(0, 0), *pairs], strict=True):
+        order = [{one: other, other: one}.get(row, row) for row in rows]
+        weight[np.ix_(order, order)] = normals.T @ normals
+    return pairs, weights.reshape(len(weights), -1)
+
+
+def _inner_products(recording: Recording, leads: tuple[str, ...], usable: npt.NDArray[np.bool_]) -> Values:
+    """Return the inner products of leads without their means, over usable samples, of shape (leads, leads)."""
+    is_complete, count = bool(usable.all()), int(np.count_nonzero(usable))
+    products, total, origin = np.zeros((len(leads), len(leads))), np.zeros((len(leads), 1)), None
+    for part, values in _blocks(recording, leads):
+        kept = values if is_complete else values[:, usable[part]]
+        if origin is None and kept.size:
+            origin = kept[:, :1].copy()  # near the mean, so that its square hides nothing
+        if origin is not None:
+            kept -= origin
+            total += kept.sum(axis=1, keepdims=True)
+            products += kept @ kept.T.copy()  # faster than a product with itself
+    return np.asarray(products - total @ total.T / count)
 
 
 def _distance_from_plane(products: Values, limbs: tuple[str, ...]) -> float:
@@ -178,13 +218,3 @@ def _normals(limbs: tuple[str, ...]) -> Values:
     """Return unit vectors orthogonal to the plane of limb leads, of shape (limbs - 2, limbs)."""
     directions = np.linalg.svd(np.array([LIMB_LEADS[lead] for lead in limbs]))[0]
     return np.asarray(directions[:, 2:].T)
-
-
-def _physical(recording: Recording, rows: list[int]) -> Values:
-    """Return rows of a recording in its unit, of shape (rows, samples)."""
-    digital, zero = recording.digital[rows], recording.baseline[rows, None].astype(np.float64)
-    return np.asarray((digital - zero) / recording.gain[rows, None])
-
-
-def _rms(values: Values) -> float:
-    return float(np.sqrt(np.mean(np.square(values - values.mean()))))

@@ -131,8 +131,8 @@ def assess(recording: Recording, policy: GatePolicy) -> list[Finding]:
         return _check_signal(recording)
     findings = _check_length(recording, policy)
     present = recording.digital != missing_value(recording.digital.dtype)
-    for row, lead in enumerate(recording.leads):
-        findings += _check_lead(recording, policy, row, lead, present[row])
+    for row in suspicious_leads(recording, policy):
+        findings += _check_lead(recording, policy, row, recording.leads[row], present[row])
     findings += _check_lead_equations(recording, policy, present)
     return findings or _check_beats(recording, policy) or _check_signal(recording)
 
@@ -151,6 +151,28 @@ def _check_length(recording: Recording, policy: GatePolicy) -> list[Finding]:
     if policy.min_seconds is not None and recording.seconds < policy.min_seconds:
         found.append(Finding("short", "", f"{recording.seconds:g} s, at least {policy.min_seconds:g} s needed"))
     return found
+
+
+def suspicious_leads(recording: Recording, policy: GatePolicy) -> list[int]:
+    """Return the rows of leads that may have a fault, by their minimum and maximum. All others have none.
+
+    Args:
+        recording: The recording.
+        policy: Limits of the checks. Those of the lead equations and of beats are not considered.
+    """
+    if not recording.num_samples:
+        return list(range(len(recording.leads)))
+    low, high = (pick(recording.digital, axis=1).astype(np.int64) for pick in (np.min, np.max))
+    suspicious = low == missing_value(recording.digital.dtype)
+    gain, zero = np.abs(recording.gain), recording.baseline.astype(np.int64)
+    if policy.min_span is not None:
+        suspicious |= (high == low) | ((high - low) / gain < SPIKE_FACTOR * policy.min_span)
+    peak = np.maximum(high - zero, zero - low) / gain
+    if policy.max_amplitude is not None:
+        suspicious |= peak > policy.max_amplitude
+    if policy.max_saturated_seconds is not None:
+        suspicious |= peak > policy.saturation_floor
+    return np.flatnonzero(suspicious).tolist()
 
 
 def _check_lead(

@@ -15,6 +15,13 @@ PRECISION = Fraction(1, 10**6)
 """Relative precision of the ratio of two sampling rates. Over a day, the error is below a tenth of a second."""
 TAPS = 10
 """Half of the length of SciPy's polyphase filter, in samples of the lower rate."""
+KAISER_BETA = 5.0
+"""Shape of the window of this filter."""
+MAX_FACTOR = 5
+"""Largest factor of a ratio, such as 2 of 500 to 250 Hz or 5 of 300 to 500 Hz, for which NumPy is as fast as SciPy.
+
+SciPy's ``signal`` is not imported for these, which saves a second at the start of a command.
+"""
 
 
 def resample(signal: Floats, sampling_rate: float, target_rate: float) -> Floats:
@@ -37,19 +44,54 @@ def resample(signal: Floats, sampling_rate: float, target_rate: float) -> Floats
     if ratio == 1:
         return signal
     _check_finite(signal)
-    from scipy.signal import resample_poly
-
     up, down = ratio.numerator, ratio.denominator
     taps = _low_pass_filter(max(up, down)).astype(signal.dtype)
+    if max(up, down) <= MAX_FACTOR:
+        return np.asarray(_filter_phases(signal, up, down, taps), dtype=np.float32)
+    from scipy.signal import resample_poly
+
     return np.asarray(resample_poly(signal, up, down, axis=-1, window=taps, padtype="edge"), dtype=np.float32)
+
+
+def _filter_phases(
+    signal: npt.NDArray[np.floating], up: int, down: int, taps: npt.NDArray[np.floating]
+) -> npt.NDArray[np.floating]:
+    """Return what SciPy's ``resample_poly`` returns for these taps, to the last bit.
+
+    Every ``up``-th sample of the result has the same phase: the same taps at positions ``down`` apart.
+    """
+    half, reach = len(taps) // 2, -(-len(taps) // up)
+    by_phase = np.zeros(reach * up, signal.dtype)
+    by_phase[: len(taps)] = taps * signal.dtype.type(up)
+    before, num_samples = reach - 1 - half // up, -(-signal.shape[-1] * up // down)
+    after = max(0, ((num_samples - 1) * down + half) // up + 1 - signal.shape[-1])
+    padded = np.pad(signal, [(0, 0)] * (signal.ndim - 1) + [(before, after)], "edge")
+    result = np.empty((*signal.shape[:-1], num_samples), signal.dtype)
+    for offset in range(min(up, num_samples)):
+        part = result[..., offset::up]
+        last, phase = divmod(offset * down + half, up)
+        total, product = np.zeros(part.shape, signal.dtype), np.empty(part.shape, signal.dtype)
+        for tap in range(reach - 1, -1, -1):  # from the earliest sample on, as SciPy adds
+            begin = before + last - tap
+            source = padded[..., begin : begin + (part.shape[-1] - 1) * down + 1 : down]
+            total += np.multiply(source, by_phase[phase + tap * up], out=product)
+        part[...] = total
+    return result
 
 
 @functools.lru_cache(maxsize=64)
 def _low_pass_filter(factor: int) -> npt.NDArray[np.float64]:
-    """Return SciPy's low-pass filter for the larger factor of a ratio. It is cached, because its design is slow."""
-    from scipy.signal import firwin
+    """Return SciPy's low-pass filter for the larger factor of a ratio. It is cached, because its design is slow.
 
-    return np.asarray(firwin(2 * TAPS * factor + 1, 1 / factor, window=("kaiser", 5.0)))
+    It is ``firwin(2 * TAPS * factor + 1, 1 / factor, window=("kaiser", 5.0))`` to the last bit.
+    """
+    from scipy.special import i0
+
+    half, cutoff = TAPS * factor, 1 / factor
+    position = np.arange(-half, half + 1, dtype=np.float64)
+    window = i0(KAISER_BETA * np.sqrt(1 - (position / half) ** 2)) / i0(KAISER_BETA)
+    taps = cutoff * np.sinc(cutoff * position) * window
+    return np.asarray(taps / taps.sum())
 
 
 def source_window(

@@ -16,6 +16,8 @@ from clocs.formats.writing import write
 from clocs.signals.leads import STANDARD_LEADS
 from clocs.signals.quality import GATE_OFF
 from clocs.store.store import Store, open_store
+from clocs.training.block_sampler import BlockSampler
+from clocs.training.config_checks import check_config, check_hardware
 from clocs.training.config_resolution import resolve_config
 from clocs.training.data import open_training_stores
 from clocs.training.encoder_module import load_encoder_folder
@@ -47,6 +49,40 @@ def test_a_patient_fraction_contains_all_frames_of_its_patients_and_is_nested(st
         drawn[share] = set(data.train.patients(np.arange(len(data.train))).tolist())
         assert len(drawn[share]) == pytest.approx(share * len(np.unique(patient[train])), abs=0.5)
     assert drawn[0.25] < drawn[0.5]
+
+
+def test_blocks_follow_the_shards_of_all_stores_and_are_in_the_name_of_the_run(tmp_path: Path) -> None:
+    """Every instance comes from a shard that its lane reads in this step."""
+    few_per_shard = replace(clocs.DATASETS.get("synthetic"), records_per_shard=16)
+    stores = [tmp_path / "one", tmp_path / "two"]
+    for seed, folder in enumerate(stores):
+        options = {"num_records": 100, "leads": 2, "seed": seed}
+        clocs.split(clocs.ingest(few_per_shard, None, folder, gate=GATE_OFF, options=options))
+    told = [f"store={stores[0]}", f"extra_stores={stores[1]}", "batch_size=32"]
+    blocks = [*told, "shuffle=blocks", "shuffle_lanes=2", "shuffle_window=1"]
+    config = resolve_config("cmsc-synthetic", blocks)
+    assert config.identity() != resolve_config("cmsc-synthetic", told).identity()
+    data = data_of(config)
+    assert isinstance(data.sampler, BlockSampler)
+    first_shards = np.cumsum([0, *(len(dataset.store.shards) for dataset in data.train.datasets)])
+    for step in range(data.sampler.steps):
+        for lane, items in enumerate(np.split(data.sampler.batch(0, step), 2)):
+            active = {use.shard for use in data.sampler.uses(0, range(lane, lane + 1)) if use.first <= step < use.end}
+            read = set()
+            for number, at in data.train._by_dataset(items):
+                dataset = data.train.datasets[number]
+                own = items[at] - sum(data.train.sizes[:number])
+                shards = np.searchsorted(dataset.store.shard_starts, dataset.locate(own)[0], "right") - 1
+                read |= set((first_shards[number] + shards).tolist())
+            assert read <= active
+
+
+def test_blocks_refuse_another_order_and_ranks_that_share_a_lane(store: Path) -> None:
+    told = [f"store={store}", "shuffle=blocks", "batch_size=192"]
+    with pytest.raises(ConfigError, match="shuffle=blocks cannot be used with instances_per_patient"):
+        check_config(resolve_config("cmsc-synthetic", [*told, "instances_per_patient=2"]))
+    with pytest.raises(ConfigError, match="each takes whole lanes"):
+        check_hardware(resolve_config("cmsc-synthetic", [*told, "devices=3"]))
 
 
 def policy_leads(name: str, *overrides: str) -> tuple[str, ...]:

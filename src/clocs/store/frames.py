@@ -106,6 +106,13 @@ class Frames:
             counts[first : first + records] += group.frames_per_row(records)
         return counts
 
+    def items_per_shard(self) -> Ints:
+        """Return the number of items of each shard, (shards,). Items are numbered in the order of the shards."""
+        counts = np.zeros(len(self.store.shards), np.int64)
+        for group in self.groups:
+            counts[group.shard] += group.num_items
+        return counts
+
     def locate(self, items: npt.ArrayLike) -> tuple[Ints, Ints, npt.NDArray[np.str_]]:
         """Return recording, frame within it and lead of each item, (N,) each. The lead is empty with ``all_leads``."""
         positions = self._gatherer.positions(items)

@@ -94,6 +94,14 @@ class PretrainConfig(BaseModel):
     """Instances per batch, over all ranks."""
     instances_per_patient: int = Field(default=0, ge=0)
     """Instances of each patient in a batch, 2 or more; 0 samples instances without regard to patients."""
+    shuffle: Literal["full", "blocks"] = "full"
+    """Order of the training instances. ``full`` mixes all of them. ``blocks`` mixes the instances of few shards at a
+    time, so that each rank reads its own share of the store."""
+    shuffle_lanes: int = Field(default=64, gt=0)
+    """With ``blocks``: number of lanes of which every batch has equal parts, a divisor of ``batch_size``. A rank takes
+    whole lanes, and any number of ranks that divides them makes the same batches."""
+    shuffle_window: int = Field(default=4, gt=0)
+    """With ``blocks``: number of shards that a lane mixes at a time."""
     accumulate_batches: int = Field(default=1, gt=0)
     """Number of parts of a batch whose gradients are accumulated before a step, to save memory."""
     optimizer: Literal["adam", "adamw"] = "adam"

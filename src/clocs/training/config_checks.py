@@ -29,6 +29,19 @@ def check_config(config: PretrainConfig) -> None:
         raise ConfigError(f"label_fraction={config.label_fraction}: {name} uses no labels. Leave label_fraction out.")
     if config.label_fraction < 1 and config.label_unit == "frames" and config.instances_per_patient:
         raise ConfigError("instances_per_patient cannot be used with label_unit=frames. Set label_unit=patients.")
+    if config.shuffle == "blocks":
+        _check_blocks(config)
+
+
+def _check_blocks(config: PretrainConfig) -> None:
+    """Check that no other key orders the training instances."""
+    others = {
+        "alternate_stores": config.alternate_stores,
+        "instances_per_patient": config.instances_per_patient,
+        "label_unit=frames": config.label_fraction < 1 and config.label_unit == "frames",
+    }
+    for name in (name for name, is_set in others.items() if is_set):
+        raise ConfigError(f"shuffle=blocks cannot be used with {name}. Leave one of them out.")
 
 
 def check_hardware(config: PretrainConfig) -> None:
@@ -42,6 +55,11 @@ def check_hardware(config: PretrainConfig) -> None:
         raise ConfigError(
             f"A batch of {config.batch_size} cannot be shared by {ranks} ranks, because each needs a multiple of "
             f"{DRAW_BLOCK} instances. Set batch_size to a multiple of {ranks * DRAW_BLOCK}."
+        )
+    if config.shuffle == "blocks" and config.shuffle_lanes % ranks:
+        raise ConfigError(
+            f"{config.shuffle_lanes} lanes cannot be shared by {ranks} ranks, because each takes whole lanes. Set "
+            "shuffle_lanes to a multiple of the number of ranks."
         )
     if config.precision == "16-mixed" and not torch.cuda.is_available():
         raise ConfigError("precision=16-mixed needs a GPU. Set precision=32-true or bf16-mixed.")

@@ -21,6 +21,7 @@ from clocs.store.duplicates import Keys
 from clocs.store.splits import Split
 from clocs.store.store import Store, open_store
 from clocs.training.batches import Batches, BatchSource, policy_for_views
+from clocs.training.block_sampler import BlockSampler
 from clocs.training.config import PretrainConfig
 from clocs.training.frame_dataset import FrameDataset
 from clocs.training.labels import no_classes_message, sample_items, sample_patients
@@ -220,6 +221,10 @@ def _sampler(config: PretrainConfig, train: Batches) -> Sampler:
     elif config.instances_per_patient:
         patients = train.patients(np.arange(len(train)))
         sampler = PatientSampler(patients, config.batch_size, config.instances_per_patient, config.seed)
+    elif config.shuffle == "blocks":
+        sizes = np.concatenate([dataset.frames.items_per_shard() for dataset in train.datasets]).tolist()
+        lanes, window = config.shuffle_lanes, config.shuffle_window
+        sampler = BlockSampler(sizes, config.batch_size, config.seed, lanes=lanes, window=window)
     else:
         sampler = ShuffledSampler(len(train), config.batch_size, config.seed)
     return RepeatedSampler(sampler, config.passes_per_epoch) if config.passes_per_epoch > 1 else sampler

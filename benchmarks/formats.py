@@ -41,7 +41,7 @@ def _ecgdatakit(path: Path) -> object:
         if lead.label.startswith("Code"):  # of MFER: no lead of an ECG
             continue
         scaled = lead.to_physical() if lead.is_raw else lead
-        found[lead.label] = np.asarray(scaled.num_samples, np.float64) * (1e-3 if scaled.units == "uV" else 1.0)
+        found[lead.label] = np.asarray(scaled.samples, np.float64) * (1e-3 if scaled.units == "uV" else 1.0)
     return found
 
 
@@ -72,7 +72,7 @@ def _wfdb(path: Path) -> object:
 def _sierraecg(path: Path) -> object:
     import sierraecg
 
-    return {lead.label: np.asarray(lead.num_samples) / 1000 * 5 for lead in sierraecg.read_file(str(path)).leads}
+    return {lead.label: np.asarray(lead.samples) / 1000 * 5 for lead in sierraecg.read_file(str(path)).leads}
 
 
 def _pandas(path: Path) -> object:

@@ -152,7 +152,7 @@ from clocs.signals.framing import FramePolicy
 from clocs.store.frames import Frames
 before = time.perf_counter()
 store = clocs.open_store(sys.argv[1])
-frames = Frames(store, FramePolicy(samples=100, rate=100))
+frames = Frames(store, FramePolicy(num_samples=100, sampling_rate=100))
 batch = frames.gather(np.random.default_rng(0).integers(0, len(frames), 256))
 spent = time.perf_counter() - before
 assert batch.shape == (256, 1, 100)

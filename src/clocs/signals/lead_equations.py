@@ -121,7 +121,7 @@ def _usable_samples(
     """Return the mask of the samples at which limb leads can be compared, false with fewer than three of them."""
     if len(limbs) < 3:
         return np.zeros(recording.num_samples, np.bool_)
-    usable = present[[recording.leads.index(lead) for lead in limbs]].all(axis=0)
+    usable = np.asarray(present[[recording.leads.index(lead) for lead in limbs]].all(axis=0))
     for part, values in _blocks(recording, limbs):
         if max_amplitude is not None:  # simultaneous spikes on all leads violate the equations
             usable[part] &= (np.abs(values) <= max_amplitude).all(axis=0)

@@ -31,7 +31,7 @@ def find_peaks(curve: npt.NDArray[np.floating], *, distance: int, min_height: fl
     inner = heights[1:-1]
     highest = np.flatnonzero((inner > heights[:-2]) & (inner > heights[2:]) & (inner >= min_height)) + 1
     peaks = (first[highest] + last[highest]) // 2
-    return peaks[_are_apart(peaks, curve[peaks], distance)].astype(np.intp)
+    return np.asarray(peaks[_are_apart(peaks, curve[peaks], distance)], np.intp)
 
 
 def _are_apart(peaks: Positions, heights: npt.NDArray[np.floating], distance: int) -> npt.NDArray[np.bool_]:

@@ -1,0 +1,208 @@
+"""Train a joint network of twelve leads without labels, on the training patients of several stores.
+
+    python benchmarks/encoder_pretraining.py STORES OUT MINUTES [SEED]
+
+``STORES`` has stores whose split ``default`` has the published parts; only training parts are read, and stores that
+share a recording are refused. A recording gives two frames of 5 s at 100 Hz, each with leads and spans of time left
+out. Three objectives share the network: the two frames of a recording find each other in the batch (CMSC with pairs
+weighted alike), the activations over time give back the samples of all leads, and the pooled activations give random
+kernel features of its first frame with all leads. The learning rate follows a cosine over ``MINUTES`` of the clock.
+``OUT`` gets the encoder.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import interpolate, mse_loss
+
+import clocs
+from clocs.core.seeds import generator
+from clocs.encoders import ResNet
+from clocs.encoders.encoder import describe_encoder
+from clocs.encoders.pooling import mean_and_max
+from clocs.evaluation.benchmark.feature_transforms import FeaturePCA, Standardization
+from clocs.evaluation.benchmark.random_kernels import MiniRocket
+from clocs.losses import PatientNCELoss
+from clocs.signals.framing import FramePolicy
+from clocs.signals.leads import STANDARD_LEADS
+from clocs.store.frames import Frames
+from clocs.training.store_overlap import refuse_shared_recordings
+
+STORES = ("ptbxl", "physionet2020", "chapman")
+POLICY = FramePolicy(num_samples=500, sampling_rate=100, leads=STANDARD_LEADS, allow_missing_leads=True)
+OPTIONS = {"in_channels": 12, "embedding_dim": 128, "width": 48, "depth": 4, "stem_stride": 2}
+NUM_KERNELS, NUM_TARGETS = 1008, 256
+STEP, MAX_FRAMES = 2, 3
+"""Every second recording of a store is used, and at most three frames of it."""
+BATCH_SIZE, LEARNING_RATE, WARMUP, DECAY = 128, 2e-3, 0.03, 0.02
+LIMIT = 3.0
+"""Amplitude in mV at which signals are cut off."""
+SUBSETS = ((0,), (1,), (0, 1, 2, 3, 4, 5), (6, 7, 8, 9, 10, 11))
+"""Sets of leads that devices have: lead I, lead II, the limb leads, the chest leads."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """Frames of recordings, and what the network predicts of each recording."""
+
+    signals: npt.NDArray[np.float16]
+    """Frames (N, 12, 500) in mV, ordered by recording."""
+    first: npt.NDArray[np.int64]
+    """Index of each recording's first frame; one more at the end."""
+    patients: npt.NDArray[np.int64]
+    targets: npt.NDArray[np.float32]
+    """Random kernel features of each recording's first frame, reduced by PCA, (recordings, 256)."""
+
+
+def load(stores: Path) -> Data:
+    """Read the training frames of all stores."""
+    opened = [clocs.open_store(stores / name) for name in STORES]
+    refuse_shared_recordings(opened)
+    print("no recording is in two stores", flush=True)
+    signals, counts, patients = [], [], []
+    for store in opened:
+        records = store.split("default").mask("train") & (np.arange(len(store)) % STEP == 0)
+        frames = Frames(store, POLICY, records=records, all_leads=True)
+        record = frames.recording_indices(np.arange(len(frames)))
+        order = np.argsort(record, kind="stable")
+        order = order[_rank(record[order]) < MAX_FRAMES]
+        found, count = np.unique(record[order], return_counts=True)
+        for items in np.array_split(order, -(-len(order) // 256)):
+            signals.append(np.clip(frames.views(items)[:, 0], -LIMIT, LIMIT).astype(np.float16))
+        counts.append(count)
+        patients.append(store.patient_codes()[0][found] + sum(map(len, opened)) * len(patients))
+        print(f"{store.folder}: {len(found)} recordings, {len(order)} frames", flush=True)
+    joined, first = np.concatenate(signals), np.concatenate([[0], np.cumsum(np.concatenate(counts))])
+    return Data(joined, first, np.concatenate(patients), kernel_targets(joined[first[:-1]]))
+
+
+def _rank(record: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return the position of each frame within its recording; frames are ordered by recording."""
+    return np.arange(len(record)) - np.searchsorted(record, record)
+
+
+def kernel_targets(signals: npt.NDArray[np.float16]) -> npt.NDArray[np.float32]:
+    """Return principal components of random kernel features, scaled to the square root of their deviation."""
+    sample = generator(0, "kernel sample").choice(len(signals), 1000, replace=False)
+    rocket = MiniRocket(NUM_KERNELS).fit(signals[sample].astype(np.float32))
+    parts = np.array_split(signals, -(-len(signals) // 256))
+    features = np.concatenate([rocket.transform(part.astype(np.float32)) for part in parts])
+    values = Standardization.fit(features).transform(features)
+    found = FeaturePCA.fit(values, NUM_TARGETS).transform(values)
+    scaled = found / np.sqrt(found.std(0))
+    return np.asarray(scaled / scaled.std(), np.float32)
+
+
+class Objectives(nn.Module):
+    """The network with the heads of its three objectives."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = ResNet(**OPTIONS)
+        dims = [OPTIONS["width"] * number for number in range(1, OPTIONS["depth"] + 1)]
+        self.decoder = nn.Conv1d(dims[-2] + dims[-1], 12 * 16, 1)
+        self.to_kernels = nn.Linear(2 * sum(dims), NUM_TARGETS)
+        self.contrast = PatientNCELoss(temperature=0.1, off_diagonals="equal")
+        self._activations: list[Tensor] = []
+        for block in self.encoder.blocks:
+            block.register_forward_hook(lambda _module, _inputs, output: self._activations.append(output.squeeze(2)))
+
+    def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return embeddings (N, E), kernel features (N, K) and samples (N, 12, 500)."""
+        self._activations.clear()
+        self.encoder.tokens(inputs)
+        fine, coarse = self._activations[-2:]
+        patches = self.decoder(torch.cat([fine, interpolate(coarse, size=fine.shape[2])], 1)).unflatten(1, (12, 16))
+        samples = patches.transpose(2, 3).flatten(2)[..., : inputs.shape[2]]
+        features = torch.cat([mean_and_max(hidden) for hidden in self._activations], 1)
+        return self.encoder.embed_features(features), self.to_kernels(features), samples
+
+
+def masked_views(signals: Tensor, random: np.random.Generator) -> tuple[Tensor, Tensor]:
+    """Return frames with leads and spans left out, and where samples are left out, (N, 12, S) both."""
+    count, channels, length = signals.shape
+    kept = np.ones((count, channels, length), np.bool_)
+    for row, kind in enumerate(random.random(count)):
+        if kind < 0.2:
+            kept[row] = False
+            kept[row, list(SUBSETS[random.integers(len(SUBSETS))])] = True
+        elif kind < 0.6:
+            kept[row, random.permutation(channels)[: random.integers(1, channels)]] = False
+        for _ in range(random.integers(0, 4)):
+            begin = random.integers(length)
+            kept[row, :, begin : begin + random.integers(20, 100)] = False
+    mask = torch.from_numpy(kept)
+    noise = torch.from_numpy(random.standard_normal(signals.shape, np.float32)).mul_(0.02)
+    return (signals + noise) * mask, ~mask
+
+
+def train(data: Data, out: Path, minutes: float, seed: int) -> None:
+    """Train, and write the weights of the encoder after every 500 steps."""
+    torch.manual_seed(seed)
+    random, model = generator(seed, "pretraining"), Objectives()
+    optimizer = torch.optim.AdamW(model.parameters(), LEARNING_RATE, weight_decay=DECAY)
+    begin, cpu, step = time.monotonic(), time.process_time(), 0
+    order = np.empty(0, np.int64)
+    while (done := (time.monotonic() - begin) / 60 / minutes) < 1:
+        if len(order) < BATCH_SIZE:
+            order = random.permutation(len(data.patients))
+        records, order = order[:BATCH_SIZE], order[BATCH_SIZE:]
+        for group in optimizer.param_groups:
+            group["lr"] = LEARNING_RATE * min(1, done / WARMUP) * 0.5 * (1 + np.cos(np.pi * done))
+        losses = step_losses(model, data, records, random)
+        loss = losses["contrast"] / 2 + 2 * losses["samples"] + 2 * losses["kernels"]
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 5.0)
+        optimizer.step()
+        step += 1
+        if step % 50 == 0 or step < 5:
+            values = {name: round(value.item(), 4) for name, value in losses.items()}
+            about = {"step": step, "done": round(done, 4), "core_seconds": round(time.process_time() - cpu), **values}
+            print(json.dumps(about), flush=True)
+        if step % 500 == 0:
+            save(model, out)
+    save(model, out)
+
+
+def step_losses(
+    model: Objectives, data: Data, records: npt.NDArray[np.int64], random: np.random.Generator
+) -> dict[str, Tensor]:
+    """Return the losses of a batch of recordings, two frames of each."""
+    first, count = data.first[records], np.diff(data.first)[records]
+    one = random.integers(count)
+    other = (one + random.integers(1, np.maximum(count, 2))) % count
+    signals = torch.from_numpy(data.signals[np.concatenate([first + one, first + other])].astype(np.float32))
+    signals *= torch.from_numpy(random.uniform(0.9, 1.1, (len(signals), 1, 1)).astype(np.float32))
+    inputs, left_out = masked_views(signals, random)
+    embeddings, kernels, samples = model(inputs)
+    error = (samples - signals).square().clamp(max=4) / 0.04
+    targets = torch.from_numpy(np.concatenate([data.targets[records]] * 2))
+    views = embeddings.unflatten(0, (2, -1)).transpose(0, 1)
+    return {
+        "contrast": model.contrast(views, torch.from_numpy(data.patients[records])),
+        "samples": (error * left_out).sum() / left_out.sum() + 0.1 * error.mean(),
+        "kernels": mse_loss(kernels, targets),
+    }
+
+
+def save(model: Objectives, out: Path) -> None:
+    """Write the encoder: its description and its weights."""
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "encoder.json").write_text(json.dumps(describe_encoder(model.encoder)))
+    torch.save(model.encoder.state_dict(), out / "weights.pt")
+
+
+if __name__ == "__main__":
+    folder, target, minutes, *rest = sys.argv[1:]
+    torch.set_num_threads(1)
+    train(load(Path(folder)), Path(target), float(minutes), int(rest[0]) if rest else 0)

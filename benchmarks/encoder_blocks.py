@@ -21,6 +21,7 @@ from clocs.inference.frame_pooling import pool_frames
 
 MAX_PCA_FRAMES = 1500
 Floats = npt.NDArray[np.float32]
+Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 
@@ -37,12 +38,14 @@ class Block:
     ``clocs-small``; None: the activations themselves."""
     whitening: float = 0.0
     """Power of the deviation that components are divided by. 1 gives all the same variance, 0 keeps it."""
+    rotated: bool = False
+    """Whether components are rotated at random, so that a standardisation of features keeps what whitening left."""
     frames: tuple[str, ...] = ("mean", "max", "min")
     """Statistics over the frames of a recording."""
     root: bool = False
     """Whether the square root of each activation is taken first, which are positive and have a long tail."""
-    leads: Literal["concatenated", "mean", "I"] = "concatenated"
-    """What becomes of the leads: all, their mean, or lead I alone."""
+    leads: Literal["concatenated", "I"] = "concatenated"
+    """What becomes of the leads: all, or lead I alone."""
 
 
 def finished_parts(folder: Path) -> set[str]:
@@ -56,7 +59,7 @@ def core_seconds(folder: Path, parts: Collection[str]) -> float:
 
 
 @functools.lru_cache(maxsize=4)
-def cached(folder: Path, parts: frozenset[str]) -> tuple[npt.NDArray[np.float16], npt.NDArray[np.int64]]:
+def cached(folder: Path, parts: frozenset[str]) -> tuple[npt.NDArray[np.float16], Ints]:
     """Return the values of some parts, ordered by recording, and the recording of each."""
     loaded = [np.load(folder / part) for part in sorted(parts)]
     values, record = (np.concatenate([file[name] for file in loaded]) for name in ("values", "record"))
@@ -64,19 +67,20 @@ def cached(folder: Path, parts: frozenset[str]) -> tuple[npt.NDArray[np.float16]
     return values[order], record[order]
 
 
-def recording_values(cache: Path, parts: frozenset[str], block: Block, num_records: int, train: Mask) -> Floats:
-    """Return the features of recordings, (recordings, D), NaN for those that are not in the cache.
+def recording_values(cache: Path, parts: frozenset[str], block: Block, used: Ints, train: Mask) -> Floats:
+    """Return the features of recordings, (recordings, D), NaN for those without a frame.
 
     Args:
         cache: Folder of the cached features of a store.
         parts: Names of the parts to read.
         block: The block.
-        num_records: Number of recordings of the store.
-        train: Training recordings, which the components are fitted on.
+        used: Indices of the recordings in the store, ascending.
+        train: Training recordings among them, which the components are fitted on.
     """
     values, record = cached(cache / block.source, parts)
+    record = np.searchsorted(used, record)
     if values.ndim == 2:  # of recordings already
-        features = np.full((num_records, values.shape[1]), np.nan, np.float32)
+        features = np.full((len(used), values.shape[1]), np.nan, np.float32)
         features[record] = values
         return features
     if block.leads == "I":
@@ -88,12 +92,10 @@ def recording_values(cache: Path, parts: frozenset[str], block: Block, num_recor
         chosen = values[:, :, wanted].astype(np.float32).reshape(*values.shape[:2], -1)
     else:
         chosen = _components(values, wanted, train[record], block)
-    if block.leads == "mean":
-        chosen = chosen.mean(1, keepdims=True)
-    return _pool(chosen.reshape(len(chosen), -1), record, num_records, block.frames)
+    return _pool(chosen.reshape(len(chosen), -1), record, len(used), block.frames)
 
 
-def _pool(values: Floats, record: npt.NDArray[np.int64], count: int, statistics: tuple[str, ...]) -> Floats:
+def _pool(values: Floats, record: Ints, count: int, statistics: tuple[str, ...]) -> Floats:
     """Return statistics over the frames of each recording; those of the package, and the standard deviation."""
     found = []
     for statistic in statistics:
@@ -114,6 +116,9 @@ def _components(values: npt.NDArray[np.float16], wanted: list[int], train: Mask,
         sample = generator(0, "pca").choice(frames, min(MAX_PCA_FRAMES, len(frames)), replace=False)
         rows = values[np.sort(sample)][:, :, wanted].astype(np.float32).reshape(-1, len(wanted) * values.shape[3])
         weight, bias = _fit(rows, int(block.components or 0), block.whitening)
+        if block.rotated:
+            rotation = np.linalg.qr(generator(0, "rotation").standard_normal((len(bias), len(bias))))[0]
+            weight, bias = weight @ rotation.astype(np.float32), bias @ rotation.astype(np.float32)
     parts = []
     for part in np.array_split(values, -(-len(values) // 512)):
         flat = part[:, :, wanted].astype(np.float32).reshape(-1, len(weight))

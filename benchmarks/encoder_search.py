@@ -4,7 +4,7 @@
     python benchmarks/encoder_search.py page
 
 ``CACHE`` is filled by ``encoder_features.py``. ``run`` computes the trials whose features are there and adds one line a
-trial to ``results/encoder-search.jsonl``; ``page`` writes the tables of ``docs/results/encoder-search.md`` from it. No
+trial to ``results/encoder-search.jsonl``; ``page`` writes the tables of ``docs/encoder-search.md`` from it. No
 test recording is read.
 """
 
@@ -15,6 +15,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from clocs.store.store import Store
 from clocs.training.labels import sample_patients
 
 ROOT = Path(__file__).resolve().parents[1]
-RESULTS, PAGE = ROOT / "results" / "encoder-search.jsonl", ROOT / "docs" / "results" / "encoder-search.md"
+RESULTS, PAGE = ROOT / "results" / "encoder-search.jsonl", ROOT / "docs" / "encoder-search.md"
 TASKS = {"super": ("ptbxl", "super"), "all": ("ptbxl", "all"), "cpsc": ("physionet2020", "cpsc2018")}
 FRACTIONS = {"all labels": (1.0, 1), "a tenth": (0.1, 3)}
 """Label fractions with the number of draws of labelled patients."""
@@ -83,12 +84,13 @@ class Search:
     def products(self, store: str, block: Block) -> tuple[torch.Tensor, int]:
         """Return the inner products of used recordings (rows: all, columns: training), and the number of features.
 
-        Features are standardised by training recordings; the mean square of a recording is scaled to 1.
+        The mean square of a recording is scaled to 1.
         """
         train, validation = self.used[store]
-        values = recording_values(self.cache / store, self.parts, block, len(train), train)
-        values = Standardization.fit(values[train]).transform(values)
-        rows, columns = (torch.from_numpy(values[mask]) for mask in (train | validation, train))
+        used = np.flatnonzero(train | validation)
+        values = recording_values(self.cache / store, self.parts, block, used, train[used])
+        values = scaled(values, train[used], block)
+        rows, columns = torch.from_numpy(values), torch.from_numpy(values[train[used]])
         return rows @ columns.T / columns.square().sum(1).mean(), int((columns != 0).any(0).sum())
 
     def joined(self, store: str, trial: Trial) -> tuple[torch.Tensor, int]:
@@ -115,7 +117,8 @@ class Search:
         score = round(float(np.mean(list(scores.values()))), 4)
         cost = round(time.process_time() - begin) + sum(self._cost(block) for block in trial.blocks)
         about = {"trial": trial.name, "group": trial.group, "blocks": trial.about, "features": max(dimensions)}
-        return {**about, "score": score, **scores, "core_seconds": cost}, predictions
+        sizes = {name: [int(mask.sum()) for mask in masks] for name, masks in self.used.items()}
+        return {**about, "score": score, **scores, "recordings": sizes, "core_seconds": cost}, predictions
 
     def truth(self, store: str, task: str) -> npt.NDArray[np.bool_]:
         """Return the classes of the validation recordings that take part, (N, K)."""
@@ -157,6 +160,14 @@ class Search:
             elif max(tried[-PATIENCE:]) < max(tried):
                 break
         return best
+
+
+def scaled(values: Floats, train: Mask, block: Block) -> Floats:
+    """Return features standardised by training recordings; principal components keep their deviations."""
+    standardization = Standardization.fit(values[train])
+    if isinstance(block.components, int) and not block.rotated:
+        standardization = replace(standardization, scale=np.ones_like(standardization.scale))
+    return standardization.transform(values)
 
 
 def _macro_aucs(truth: npt.NDArray[np.bool_], draws: list[Floats], weights: npt.NDArray[np.float64]) -> Any:

@@ -125,3 +125,27 @@ def test_a_wrong_result_is_reported(visit: Visit) -> None:
     page.wait_for_selector(f".verdict-message:has-text('Saved: {chosen} is not present.')")
     (request,) = sent
     assert re.fullmatch(rf"POST \S+/api/v1/verdicts\?request=[0-9a-f]{{16}}&class={chosen}&verdict=absent b''", request)
+
+
+def test_sheets_and_fhir_have_what_was_typed_for_this_ecg(visit: Visit) -> None:
+    page = visit.open()
+    page.click("#print-panel summary")
+    page.fill("#print-form [name=identifier]", "K 4711")
+    page.fill("#print-form [name=order]", "A-12")
+    page.select_option("#print-form [name=paper]", "letter")
+    with page.expect_download() as download:
+        page.click("#print-form button[value=print]")
+    pdf = download.value.path().read_bytes()
+    assert (download.value.suggested_filename, pdf[:5]) == ("clocs-ecg-sheets.pdf", b"%PDF-")
+    assert b"/PrintScaling /None" in pdf
+    (width,) = re.findall(rb"/MediaBox \[ 0 0 ([\d.]+) ", pdf)[:1]
+    assert float(width) == pytest.approx(11 * 72)
+    with page.expect_download() as download:
+        page.click("#print-form button[value=fhir]")
+    bundle = json.loads(download.value.path().read_text())
+    assert "K 4711" in json.dumps(bundle)
+    assert "A-12" in json.dumps(bundle)
+    page.click("#open-another", trial=True)
+    visit.open(VIEWER / "example.csv")
+    assert page.input_value("#print-form [name=identifier]") == ""
+    assert page.input_value("#print-form [name=order]") == ""

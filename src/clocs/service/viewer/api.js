@@ -25,16 +25,13 @@ export class Problem extends Error {
 }
 
 /**
- * GET `path`, or POST it with `files` or another `method`. Asks for the token where it is missing, and waits where the service is busy:
+ * GET `path`, or POST it with `files` and text `fields`, or by another `method`. Asks for the token where it is missing, and waits where the service is busy:
  * `waiting(seconds)` is called each time, and `waiting(0)` when it goes on.
  */
-export async function ask(
-    path,
-    { files = null, query = {}, signal = null, waiting = () => {}, as = "json", method = files ? "POST" : "GET" } = {},
-) {
+export async function ask(path, { query = {}, waiting = () => {}, as = "json", ...asked } = {}) {
     const address = BASE + path + queryText(query);
     for (let tries = 1; ; tries += 1) {
-        const response = await send(method, address, files, signal);
+        const response = await send(address, asked);
         if (response.ok) return as === "blob" ? response.blob() : response.json();
         if (isOfProxy(response)) {
             if (token.current() === null) throw signOnExpired(path);
@@ -46,7 +43,7 @@ export async function ask(
         } else if (isBusy(response) && tries < MOST_TRIES) {
             const pause = Math.min(Number(response.headers.get("Retry-After")) || 2, LONGEST_WAIT);
             waiting(pause);
-            await sleep(pause, signal);
+            await sleep(pause, asked.signal);
             waiting(0);
         } else {
             throw await problemOf(response, path);
@@ -75,11 +72,12 @@ function queryText(query) {
     return given.length ? `?${new URLSearchParams(given)}` : "";
 }
 
-async function send(method, address, files, signal) {
+async function send(address, { files = null, fields = {}, signal = null, method = files ? "POST" : "GET" }) {
     while (!token.canBeSent()) await token.ask(true);
     const used = token.current();
     const headers = used === null ? {} : { Authorization: `Bearer ${used}` };
     const body = files && new FormData();
+    for (const [name, text] of Object.entries(fields)) body.append(name, text);
     for (const file of files ?? []) body.append("files", file, file.name);
     try {
         return await fetch(address, { method, headers, body, signal, cache: "no-store", redirect: "manual" });

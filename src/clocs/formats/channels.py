@@ -159,8 +159,8 @@ def _stack(channels: Sequence[Channel], name: str) -> Digital:
 
 def _peak(channel: Channel) -> int:
     """Return the largest absolute digital value that is not missing."""
-    valid = True if channel.missing is None else ~channel.missing
-    return max(-int(channel.digital.min(initial=0, where=valid)), int(channel.digital.max(initial=0, where=valid)))
+    digital = channel.digital if channel.missing is None else channel.digital[~channel.missing]
+    return max(-int(digital.min(initial=0)), int(digital.max(initial=0)))
 
 
 def make_unique(names: list[str]) -> tuple[str, ...]:

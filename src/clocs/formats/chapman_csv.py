@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -81,7 +80,7 @@ def _batches(raw: bytes) -> Iterator[pa.RecordBatch]:
 
     columns = [str(column) for column in range(NUM_COLUMNS)]
     yield from csv.open_csv(
-        io.BytesIO(raw),
+        pa.BufferReader(raw),
         read_options=csv.ReadOptions(column_names=columns, use_threads=False),
         parse_options=csv.ParseOptions(quote_char=False),
         convert_options=csv.ConvertOptions(

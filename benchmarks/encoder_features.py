@@ -2,10 +2,10 @@
 
     python benchmarks/encoder_features.py STORES CACHE SOURCE ...
 
-``SOURCE`` is ``small`` (clocs-small), ``untrained-WIDTH`` (its network with
-random weights and another width), ``joint:FOLDER`` (from ``encoder_pretraining.py``) or ``kernels-RATE-NUMBER`` (random
-kernels over all leads). Only training and validation recordings are read: every eighth and every second of PTB-XL,
-every second and all of CPSC 2018.
+``SOURCE`` is ``small`` (clocs-small), ``untrained-WIDTH`` (its network with random weights and another width),
+``joint:FOLDER`` (from ``encoder_pretraining.py``), ``joint-untrained`` (its network with random weights) or
+``kernels-RATE-NUMBER`` (random kernels over all leads). Only training and validation recordings are read: every eighth
+and every second of PTB-XL, every second and all of CPSC 2018.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import torch
+from encoder_pretraining import LIMIT, OPTIONS
 from torch import Tensor, nn
 
 import clocs
@@ -108,13 +109,17 @@ def source(name: str, store: Store, train: Mask) -> tuple[FramePolicy, Compute]:
     if kind == "untrained":
         wide = EncoderEmbedder("wide", ResNet(width=int(rest)), small.policy)
         return policy, by_lead(untrained_embedder(wide, store, train).encoder)
-    folder = Path(name.partition(":")[2])
-    section = json.loads((folder / "encoder.json").read_text())
-    encoder = build_encoder(section["name"], section["options"])
-    encoder.load_state_dict(torch.load(folder / "weights.pt", weights_only=True))
     joint = FramePolicy(num_samples=500, sampling_rate=100, leads=STANDARD_LEADS, allow_missing_leads=True, overlap=0.5)
-    statistics = BlockStatistics(encoder)
-    return joint, lambda signals: statistics(np.clip(signals, -3, 3))[:, None]
+    if kind == "joint":
+        untrained = EncoderEmbedder("joint", ResNet(**OPTIONS), joint)
+        statistics = BlockStatistics(untrained_embedder(untrained, store, train).encoder)
+    else:
+        folder = Path(name.partition(":")[2])
+        section = json.loads((folder / "encoder.json").read_text())
+        encoder = build_encoder(section["name"], section["options"])
+        encoder.load_state_dict(torch.load(folder / "weights.pt", weights_only=True))
+        statistics = BlockStatistics(encoder)
+    return joint, lambda signals: statistics(np.clip(signals, -LIMIT, LIMIT))[:, None]
 
 
 class Source:

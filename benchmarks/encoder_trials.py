@@ -35,7 +35,9 @@ KERNELS = Block("kernels-100-10000")
 RAW = Block("small")
 ROOTS = Block("small", root=True)
 JOINT = Block("joint")
-HALF, JOINT_HALF = (replace(block, components=128, whitening=0.5) for block in (RAW, JOINT))
+HALF, JOINT_HALF, UNTRAINED_HALF = (
+    replace(block, components=128, whitening=0.5) for block in (RAW, JOINT, Block("joint-untrained"))
+)
 
 
 def _alone(group: str, blocks: Mapping[str, Block]) -> list[Trial]:
@@ -73,4 +75,6 @@ TRIALS = [
     Trial("both and random kernels", "trained", {JOINT_HALF: 0.5, HALF: 1.0, KERNELS: 0.5}),
     Trial("untrained network", "controls", {Block("untrained-24"): 1.0}),
     Trial("untrained network and random kernels", "controls", {Block("untrained-24"): 1.0, KERNELS: 1.0}),
+    Trial("untrained joint network", "controls", {Block("joint-untrained"): 1.0}),
+    Trial("half whitened untrained joint network and `clocs-small`", "trained", {UNTRAINED_HALF: 0.5, HALF: 1.0}),
 ]

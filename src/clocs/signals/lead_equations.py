@@ -26,8 +26,8 @@ SWAP_FACTOR = 2.0
 1.5 in the 10,606 Chapman records that are not flat, and above 2 in 98 to 100 % of them after a swap of two names."""
 SWAP_FLOOR = 0.02
 """Deviation from the equations, as a fraction of the limb leads' amplitude, below which no swap is searched."""
-BLOCK = 1750
-"""Samples that are compared at once. A product of larger matrices starts threads."""
+BLOCK = 1750 * 12
+"""Values that are compared at once. A product of larger matrices starts threads."""
 
 
 def equation_faults(
@@ -134,8 +134,9 @@ def _blocks(recording: Recording, leads: tuple[str, ...]) -> Iterator[tuple[slic
     """Yield leads in the unit of the recording by blocks of samples that fit into the processor's cache."""
     rows = [recording.leads.index(lead) for lead in leads]
     zero, gain = recording.baseline[rows, None].astype(np.float64), recording.gain[rows, None]
-    for start in range(0, recording.num_samples, BLOCK):
-        part = slice(start, start + BLOCK)
+    length = BLOCK // len(leads)
+    for start in range(0, recording.num_samples, length):
+        part = slice(start, start + length)
         values = recording.digital[rows, part].astype(np.float64)
         values -= zero
         values /= gain

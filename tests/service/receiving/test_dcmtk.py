@@ -15,6 +15,7 @@ import pytest
 import clocs
 from clocs.store.manifest import versions
 from tests.service.samples import sample
+from tests.service.serving import served
 
 SCRIPT = Path(__file__).with_name("receiving.py")
 CLIENTS = ("echoscu", "storescu")
@@ -65,6 +66,19 @@ def test_nothing_accepted_is_lost(tmp_path: Path, real_data: Path) -> None:
         if code == 0:
             break
     assert step > MIN_STEPS
+
+
+def test_an_ecg_that_was_sent_is_in_the_viewers_list(tmp_path: Path, real_data: Path) -> None:
+    ecg = tmp_path / "ecg.dcm"
+    ecg.write_bytes(next(iter(sample(real_data, "dicom").values())))
+    clocs.make_key(tmp_path / "ward.key")
+    with receiver(tmp_path, 0) as (process, port):
+        assert send("storescu", port, ecg)
+        assert process.wait() == 0
+    with served(store=str(tmp_path / "store"), audit_log=str(tmp_path / "audit.jsonl")) as service:
+        (row,) = service.get("/api/v1/recordings").json()["recordings"]
+        assert row["leads"] == 12
+        assert service.get(f"/api/v1/recordings/{row['handle']}/preview").status == 200
 
 
 def _stored(folder: Path) -> int:

@@ -25,8 +25,9 @@ export class Problem extends Error {
 }
 
 /**
- * GET `path`, or POST it with `files` and text `fields`, or by another `method`. Asks for the token where it is missing, and waits where the service is busy:
- * `waiting(seconds)` is called each time, and `waiting(0)` when it goes on.
+ * GET `path`, or POST it with `files` and text `fields`, or by another `method`. Asks for the token where it is
+ * missing, and waits where the service is busy: `waiting(seconds)` is called each time, and `waiting(0)` when it goes
+ * on.
  */
 export async function ask(path, { query = {}, waiting = () => {}, as = "json", ...asked } = {}) {
     const address = BASE + path + queryText(query);
@@ -51,7 +52,7 @@ export async function ask(path, { query = {}, waiting = () => {}, as = "json", .
     }
 }
 
-/** Whether a proxy refuses because nobody is signed on, or leads elsewhere to sign on, where a question cannot follow. */
+/** Whether a proxy refuses since nobody is signed on, or leads elsewhere to sign on, where a question cannot follow. */
 const isOfProxy = ({ status, type, headers }) =>
     type === "opaqueredirect" || (status === 401 && !headers.get("Content-Type")?.startsWith(PROBLEM));
 

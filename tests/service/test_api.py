@@ -15,6 +15,7 @@ from clocs import __version__
 from clocs.datasets.synthetic import MEANINGS
 from clocs.inference.pretrained import load_encoder
 from clocs.inference.results import Classification
+from clocs.measurements.measurements import measure
 from clocs.service import schemas
 from clocs.service.parsing.landlock import landlock_version
 from clocs.service.parsing.reading import read_upload
@@ -111,6 +112,26 @@ def test_noise_gets_no_class_and_no_neighbours(client: Served) -> None:
     assert "heartbeats cannot be measured: no clear beats" in found["withheld"]
     told = problem(client.post("/api/v1/similar", files), 422, "unsuitable-recording")
     assert "is not compared with patients" in told["detail"]
+
+    measured = checked(schemas.MeasurementsResponse, client.post("/api/v1/measure", files))
+    assert {item["value"] for item in measured["values"]} == {None}
+    assert all(item["reason"] for item in measured["values"])
+    assert measured["beat"] is None
+
+
+def test_measurements_are_those_of_the_package(client: Served, real_data: Path) -> None:
+    """The values, the ranges of adults, and the median beat in microvolt."""
+    files = sample(real_data, "muse-xml")
+    found = checked(schemas.MeasurementsResponse, client.post("/api/v1/measure", files))
+    truth = measure(read_upload(files))
+    assert [item["value"] for item in found["values"]] == [
+        None if item.value is None else pytest.approx(item.value, abs=1e-3) for item in truth.values().values()
+    ]
+    assert truth.beat is not None
+    assert found["beat"]["marks"] == pytest.approx(truth.beat.marks, abs=1e-3)
+    assert list(found["beat"]["samples"]) == list(truth.beat.leads)
+    first = np.array(found["beat"]["samples"][truth.beat.leads[0]]) / 1000
+    np.testing.assert_allclose(first, truth.beat.signal[0], atol=6e-4)
 
 
 def assert_same_classes(found: dict[str, Any], truth: Classification) -> None:

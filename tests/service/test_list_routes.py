@@ -70,9 +70,12 @@ def test_a_recording_is_opened_with_those_of_its_patient(open_handed: Served, co
     assert endpoints == ["recordings", "patient-recordings", "recording-preview", "recording-report"]
     last = json.loads(open_handed.audit_log.read_text().splitlines()[-1])
     assert (last["handles"], last["records"]) == ([first["handle"]], [recording.record_id])
+    measured = open_handed.get(f"{address}/measure").json()
+    expected = {name: item.value for name, item in made.measurements.values().items()}
+    assert {item["name"]: item["value"] for item in measured["values"]} == expected
 
 
-@pytest.mark.parametrize("part", ["patient", "preview", "report"])
+@pytest.mark.parametrize("part", ["patient", "preview", "measure", "report"])
 def test_handles_of_neighbours_and_unknown_handles_open_nothing(part: str, open_handed: Served) -> None:
     for handle in ("r-0", "p-0", clocs.__version__):
         problem(open_handed.get(f"/api/v1/recordings/{handle}/{part}"), 404, "unknown-recording")

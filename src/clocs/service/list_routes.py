@@ -14,7 +14,7 @@ from clocs.service.parsing.reading import first_seconds
 from clocs.service.privacy import Handles, coarse_age
 from clocs.service.problems import ProblemError
 from clocs.service.recording_list import PAGE_SIZE, ListedRecording, Order, RecordingList
-from clocs.service.replies import classes_reply, preview_json
+from clocs.service.replies import classes_reply, measurements_reply, preview_json
 from clocs.service.routing import PLAIN, State, Value, absent, api_router, check_classifier, json_response
 from clocs.service.state import ServiceState
 
@@ -84,6 +84,23 @@ async def preview_recording(handle: str, request: Request, state: State) -> Resp
             raise _unknown_handle()
         await state.audit(request.scope, "recording-preview", handles=[handle], records=[record_id])
     return Response(body, media_type="application/json")
+
+
+@list_routes.get("/recordings/{handle}/measure", responses=PLAIN, response_model=schemas.MeasurementsResponse)
+async def measure_recording(handle: str, request: Request, state: State) -> Response:
+    """Measure a recording of the store, with normal ranges of adults and the median beat."""
+    record_id, listed = _record_id(state, handle), _list(state)
+
+    def measured() -> schemas.MeasurementsResponse | None:
+        found = listed.recording(record_id)
+        return None if found is None else measurements_reply(found)
+
+    async with state.limiter.work():
+        reply = await state.threads.run(measured)
+        if reply is None:
+            raise _unknown_handle()
+        await state.audit(request.scope, "recording-measure", handles=[handle], records=[record_id])
+    return json_response(reply)
 
 
 @list_routes.get("/recordings/{handle}/report", responses=PLAIN, response_model=list_schemas.RecordingReport)

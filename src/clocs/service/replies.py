@@ -6,6 +6,7 @@ A preview is a recording for drawing: integers, with one scale per lead.
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Final
 
 import numpy as np
@@ -13,6 +14,9 @@ import numpy as np
 from clocs.core.recording import Recording
 from clocs.inference.classifier import Classifier
 from clocs.inference.results import Classification, Embeddings
+from clocs.measurements.measurements import measure
+from clocs.measurements.normal_ranges import NormalRange, normal_ranges
+from clocs.measurements.results import TITLES, MarkedBeat
 from clocs.service import schemas
 from clocs.service.archive_view import ArchiveView, IndexMap, MappedNeighbor, Plane, SearchResult
 from clocs.service.parsing.reading import first_seconds
@@ -136,6 +140,45 @@ def classes_reply(found: Classification, request_id: str) -> schemas.Classificat
         findings=list(found.findings),
         withheld=list(found.withheld),
         notice=schemas.NOTICE,
+    )
+
+
+def measurements_reply(recording: Recording) -> schemas.MeasurementsResponse:
+    """Measure a recording, and return the values with their normal ranges and the median beat."""
+    measured = measure(recording)
+    ranges = normal_ranges(measured, recording.age, recording.sex)
+    values = []
+    for name, item in measured.values().items():
+        normal = ranges.get(name, NormalRange(None, None, ""))
+        judged = name in ranges and item.value is not None
+        title, unit = TITLES[name]
+        values.append(
+            schemas.MeasuredValue(
+                name=name,
+                title=title,
+                unit=unit,
+                **asdict(item),
+                **asdict(normal),
+                position=normal.position(item.value) if judged and item.value is not None else None,
+            )
+        )
+    return schemas.MeasurementsResponse(
+        values=values,
+        regular=measured.regular,
+        num_beats=measured.num_beats,
+        paced=measured.paced,
+        leads=list(measured.leads),
+        beat=None if measured.beat is None or recording.unit != "mV" else _median_beat(measured.beat),
+        notice=schemas.NOTICE,
+    )
+
+
+def _median_beat(beat: MarkedBeat) -> schemas.MedianBeat:
+    microvolt = np.rint(1000 * np.nan_to_num(beat.signal)).astype(int)
+    return schemas.MedianBeat(
+        sampling_rate=beat.sampling_rate,
+        samples=dict(zip(beat.leads, microvolt.tolist(), strict=True)),
+        marks=beat.marks,
     )
 
 

@@ -20,6 +20,7 @@ from clocs.service.replies import (
     classes_reply,
     map_reply,
     me_reply,
+    measurements_reply,
     model_reply,
     neighbor_preview,
     preview_json,
@@ -111,6 +112,15 @@ async def preview(request: Request, state: State) -> Response:
         body = await state.threads.run(preview_json, parsed.recording, parsed.seconds)
         await state.audit(request.scope, "preview", upload_sha256=upload.sha256)
     return Response(body, media_type="application/json")
+
+
+@routes.post("/measure", responses=UPLOADS, response_model=schemas.MeasurementsResponse, openapi_extra=UPLOAD_BODY)
+async def measure(request: Request, state: State) -> Response:
+    """Measure heart rate, intervals and axes from all leads together, with the median beat and its marks."""
+    async with receive_upload(request, state.settings.limits) as upload, state.limiter.work():
+        recording = await state.pool.recording(upload)
+        reply = await state.threads.run(measurements_reply, recording)
+    return json_response(reply)
 
 
 @routes.post(

@@ -207,6 +207,42 @@ class VerdictSaved(_Response):
     request_id: str = Field(description="Id of the request for classes.", examples=["8c1f0b6e2d3a4f57"])
 
 
+class MeasuredValue(_Response):
+    """A measurement, its spread, and the normal range where one holds."""
+
+    name: str = Field(examples=["pr_interval"])
+    title: str = Field(examples=["PR"])
+    unit: str = Field(examples=["ms"])
+    value: float | None = Field(examples=[164.0])
+    beat_spread: float | None = Field(description="Spread over single beats, as a standard deviation.")
+    lead_spread: float | None = Field(description="Spread over single leads, as a standard deviation.")
+    reason: str = Field(description="Why there is no value; empty if there is one.")
+    low: float | None = Field(description="Lower end of the normal range of adults.", examples=[120.0])
+    high: float | None = Field(description="Upper end of it.", examples=[200.0])
+    position: Literal["below", "within", "above"] | None = Field(description="Null without a range or a value.")
+    source: str = Field(description="Publication of the range.")
+
+
+class MedianBeat(_Response):
+    """The median beat, in microvolt, with the marks of its waves."""
+
+    sampling_rate: float = Field(description="Hz", examples=[500.0])
+    samples: dict[str, list[int]] = Field(examples=[{"II": [12, 15, 21, 30]}])
+    marks: dict[str, float] = Field(description="Samples from the start.", examples=[{"qrs_onset": 180.5}])
+
+
+class MeasurementsResponse(_Response):
+    """Measurements of all leads together."""
+
+    values: list[MeasuredValue]
+    regular: bool | None
+    num_beats: int
+    paced: bool
+    leads: list[str] = Field(description="Leads that were used.", examples=[["I", "II"]])
+    beat: MedianBeat | None
+    notice: str = Field(examples=[NOTICE])
+
+
 class LeadSimilarity(_Response):
     """Similarity of one lead: cosine of its embeddings."""
 

@@ -9,6 +9,7 @@ import { sayUnknownPatient, showEarlier } from "./earlier.js";
 import { resultText, save, sheetPicture } from "./exports.js";
 import { fill } from "./filling.js";
 import { learnRights, may } from "./identity.js";
+import { showMeasurements, spokenMeasurements } from "./measurements.js";
 import { trouble } from "./messages.js";
 import { showModel } from "./model-page.js";
 import { buildFilters, chosen, markRow, showNeighbours } from "./neighbours.js";
@@ -88,7 +89,24 @@ function refuseTooLarge(size) {
     throw new Problem({ status: 413, title: "The file is too large", detail });
 }
 
-const askAll = (now) => Promise.all([classify(now), findEarlier(now), findSimilar(now)]);
+const askAll = (now) => Promise.all([measure(now), classify(now), findEarlier(now), findSimilar(now)]);
+
+async function measure(now) {
+    const place = byId("measurements");
+    await fill(
+        place,
+        "Measuring …",
+        (wait) => askMeasurements(now, { signal: now.abort.signal, waiting: wait }),
+        (found) => {
+            showMeasurements(place, found);
+            announce(`Measured: ${spokenMeasurements(found)}`);
+        },
+        { again: () => measure(now) },
+    );
+}
+
+const askMeasurements = (now, options) =>
+    now.stored ? ask(storedPath(now.stored, "measure"), options) : ask("measure", { files: now.files, ...options });
 
 /** Search again, with leads that the encoder does not know: nobody can say how good the answers are. */
 function takeAnyLead(now) {

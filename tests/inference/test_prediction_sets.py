@@ -64,3 +64,8 @@ def test_thresholds_are_saved_and_checked(tmp_path: Path) -> None:
     assert Classifier.load(tmp_path).card == made.card
     with pytest.raises(ValueError, match="2 thresholds for 3 classes"):
         make_classifier("0" * 64, set_thresholds=(0.1, 0.2))
+
+
+def test_the_shipped_classifier_of_rhythms_has_sets() -> None:
+    card = load_encoder("clocs-small").classifier("chapman").card
+    assert [len(item.set_thresholds) for item in card.lead_sets] == [len(card.classes)] * len(card.lead_sets)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from clocs.core.recording import Recording, quantize
-from tests import forked
+from tests import forked, object_server
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -78,6 +79,27 @@ def originals(real_data: Path) -> Path:
 def hospital_files(real_data: Path) -> Path:
     """Files of hospital formats, genuine or for demonstration, as a zip: read in place, never copied here."""
     return real_data / "formats.zip"
+
+
+@pytest.fixture(scope="session")
+def running_object_server() -> Iterator[object_server.ObjectServer]:
+    """A real S3 server with a bucket, for all tests of this process."""
+    server = object_server.ObjectServer()
+    try:
+        server.start()
+        server.make_bucket()
+        yield server
+    finally:
+        server.close()
+
+
+@pytest.fixture
+def bucket(running_object_server: object_server.ObjectServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """URL of an empty folder in a bucket, which this process and its children can read and write."""
+    for name, value in running_object_server.environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("CLOCS_CACHE", str(tmp_path / "object-cache"))
+    return f"s3://{object_server.BUCKET}/{tmp_path.name}"
 
 
 def make_recording(

@@ -57,6 +57,10 @@ class IntegrityError(StoreError):
     """The bytes of a file differ from the hash in its manifest."""
 
 
+class ExistsError(StoreError):
+    """An object that is never overwritten exists and has other bytes."""
+
+
 class LeakError(ClocsError):
     """A split has the same patient or the same signal in two parts."""
 

@@ -1,4 +1,4 @@
-"""Durable files: atomic and appending writes, folder locks, canonical JSON and hashes."""
+"""Durable files on disk and in buckets: atomic and appending writes, locks, canonical JSON and hashes."""
 
 from __future__ import annotations
 
@@ -14,6 +14,14 @@ from typing import IO, Any, Final, cast
 from clocs.core.disk import Disk
 from clocs.core.errors import IntegrityError, StoreError
 from clocs.core.file_locks import lock_file
+from clocs.core.locations import ObjectPath
+from clocs.core.object_writes import (
+    check_conditional_writes,
+    create_object,
+    replace_object,
+    temporary_upload,
+    update_object,
+)
 
 disk = Disk()
 """The disk that all durable writes use. Tests replace it by one that fails or records."""
@@ -29,21 +37,45 @@ RERUN_HINT = "Fix this and run the same command again to continue."
 
 
 @contextlib.contextmanager
-def atomic_file(path: Path) -> Iterator[IO[bytes]]:
-    """Open a temporary file that takes its final name once it is complete and on disk.
+def atomic_file(
+    path: Path, *, final_name: Callable[[], str] | None = None, replace: bool = False
+) -> Iterator[IO[bytes]]:
+    """Open a temporary file that takes its final name once it is complete and on disk, or in its bucket.
 
-    A failure leaves no new file. The temporary name is derived from the final one, so a repeated attempt overwrites
-    the remains of a killed one. Errors of the caller's own code are not changed.
+    A failure leaves no new file. The temporary name is derived from the path, so a repeated attempt overwrites the
+    remains of a killed one. Errors of the caller's own code are not changed.
 
     Args:
         path: The final name. Missing folders are created.
+        final_name: Function that returns another final name when the file is complete, such as a hash of its content.
+        replace: True to overwrite an object. Files on disk are always replaced.
 
     Yields:
         The open file.
 
     Raises:
+        ExistsError: The object exists and has other bytes.
         StoreError: The file cannot be written.
     """
+    with _object_file(path, final_name, replace) if isinstance(path, ObjectPath) else _disk_file(path, final_name) as f:
+        yield f
+
+
+@contextlib.contextmanager
+def _object_file(path: ObjectPath, final_name: Callable[[], str] | None, replace: bool) -> Iterator[IO[bytes]]:
+    on_write_step("before write", path)
+    with temporary_upload() as file:
+        yield cast(IO[bytes], _CheckedFile(file, path))
+        with _write_errors(path):
+            file.flush()
+            final = path if final_name is None else path.with_name(final_name())
+            on_write_step("after write", final)
+            (replace_object if replace else create_object)(final, Path(file.name))
+            on_write_step("after rename", final)
+
+
+@contextlib.contextmanager
+def _disk_file(path: Path, final_name: Callable[[], str] | None) -> Iterator[IO[bytes]]:
     with _write_errors(path):
         make_folders(path.parent)
         on_write_step("before write", path)
@@ -55,6 +87,7 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
         yield cast(IO[bytes], _CheckedFile(file, path))
         with _write_errors(path):
             disk.sync(file)
+            path = path if final_name is None else path.with_name(final_name())
             on_write_step("after write", path)
             disk.rename(partial, path)
     except BaseException:
@@ -77,11 +110,14 @@ def temporary_path(path: Path) -> Path:
 def make_folders(folder: Path) -> None:
     """Create a folder and its missing parents, and sync the entry of each new one.
 
-    Without the sync, a power loss could remove a new folder together with the synced files in it.
+    Without the sync, a power loss could remove a new folder together with the synced files in it. A bucket has no
+    folders.
 
     Args:
         folder: The folder.
     """
+    if isinstance(folder, ObjectPath):
+        return
     missing: list[Path] = []
     for candidate in (folder, *folder.parents):
         if candidate.is_dir():
@@ -144,22 +180,42 @@ def _is_same_file(file: IO[Any], path: Path) -> bool:
         return False
 
 
-def write_bytes(path: Path, data: bytes) -> str:
+def write_bytes(path: Path, data: bytes, *, replace: bool = False) -> str:
     """Write a file atomically.
 
     Args:
         path: The file. Missing folders are created.
         data: Its bytes.
+        replace: True to overwrite an object. Files on disk are always replaced.
 
     Returns:
         The SHA-256 hash of the bytes.
 
     Raises:
+        ExistsError: The object exists and has other bytes.
         StoreError: The file cannot be written.
     """
-    with atomic_file(path) as file:
+    with atomic_file(path, replace=replace) as file:
         file.write(data)
     return hashlib.sha256(data).hexdigest()
+
+
+def update_bytes(path: Path, change: Callable[[bytes | None], bytes]) -> None:
+    """Replace the content of a file by a function of its content, so that no concurrent change is lost.
+
+    Args:
+        path: The file. The folder of a file on disk is locked by the caller.
+        change: Function from the content, or None without a file, to the new content. It may be called again.
+
+    Raises:
+        StoreError: The file cannot be written.
+    """
+    if isinstance(path, ObjectPath):
+        on_write_step("before write", path)
+        update_object(path, change)
+        on_write_step("after rename", path)
+    else:
+        write_bytes(path, change(path.read_bytes() if path.exists() else None))
 
 
 def append_bytes(path: Path, data: bytes) -> None:
@@ -185,11 +241,20 @@ def remove_file(path: Path) -> None:
     """Remove a file if it exists."""
     with _write_errors(path, RERUN_HINT), contextlib.suppress(FileNotFoundError):
         on_write_step("before remove", path)
-        disk.remove(path)
+        if isinstance(path, ObjectPath):
+            path.opened.delete(path.key)
+        else:
+            disk.remove(path)
 
 
 def make_temporary(path: Path) -> Path:
-    """Give a file its temporary name, so that it counts as unfinished, and return that name."""
+    """Give a file its temporary name, so that it counts as unfinished, and return that name.
+
+    Objects cannot be renamed, so an object is removed at once.
+    """
+    if isinstance(path, ObjectPath):
+        remove_file(path)
+        return path
     partial = temporary_path(path)
     with _write_errors(path, RERUN_HINT):
         on_write_step("before rename", path)
@@ -199,7 +264,9 @@ def make_temporary(path: Path) -> Path:
 
 
 def sync_folder(folder: Path) -> None:
-    """Flush removed and renamed files of a folder to the disk."""
+    """Flush removed and renamed files of a folder to the disk. A bucket needs none of it."""
+    if isinstance(folder, ObjectPath):
+        return
     with _write_errors(folder, RERUN_HINT):
         disk.sync_folder(folder)
 
@@ -250,10 +317,19 @@ def unseal(raw: bytes, name: str) -> dict[str, Any]:
 def file_hash(path: Path) -> str:
     """Return the SHA-256 hash of a file, read in chunks."""
     digest = hashlib.sha256()
+    for chunk in read_chunks(path):
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def read_chunks(path: Path) -> Iterator[bytes]:
+    """Iterate over the bytes of a file in chunks. Those of an object come from its bucket, not from a copy."""
+    if isinstance(path, ObjectPath):
+        yield from path.opened.read_parts(path.key)
+        return
     with open(path, "rb") as file:
         while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
+            yield chunk
 
 
 def find_damage(path: Path, sha256: str, size: int | None) -> str:
@@ -278,6 +354,8 @@ def find_damage(path: Path, sha256: str, size: int | None) -> str:
 
 def is_inside(path: Path, folder: Path) -> bool:
     """Return whether a path is a folder or inside it, with links resolved."""
+    if isinstance(path, ObjectPath) or isinstance(folder, ObjectPath):
+        return path == folder or folder in path.parents
     return path.resolve().is_relative_to(folder.resolve())
 
 
@@ -285,7 +363,8 @@ def is_inside(path: Path, folder: Path) -> bool:
 def lock_folder(folder: Path, *, wait: bool = False) -> Iterator[None]:
     """Lock a folder for writing. The lock ends with the process.
 
-    A new folder is removed again if the block fails before it writes a file.
+    A new folder is removed again if the block fails before it writes a file. A folder in a bucket has no lock: objects
+    are created only if they do not exist, so of two writers one gets an error.
 
     Args:
         folder: The folder. It is created if it does not exist.
@@ -297,6 +376,10 @@ def lock_folder(folder: Path, *, wait: bool = False) -> Iterator[None]:
     Raises:
         StoreError: Another process has locked the folder, or it cannot be written.
     """
+    if isinstance(folder, ObjectPath):
+        check_conditional_writes(folder)
+        yield
+        return
     is_new = not folder.exists()
     with _folder_lock(folder, wait):
         try:

@@ -16,6 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from clocs.core.column_names import check_column_names
 from clocs.core.errors import ConfigError
+from clocs.core.locations import to_location
 from clocs.core.pseudonyms import is_unknown_patient, normalize_patient_id
 from clocs.core.recording import MICROVOLT_GAIN, Provenance, Recording, quantize
 from clocs.core.sources import Source
@@ -87,7 +88,7 @@ def write_arrays(
         options=ArrayOptions,
         incremental=False,
         needs_source=False,
-        **_labels_and_tasks(Path(folder), classes, tasks, append),
+        **_labels_and_tasks(to_location(folder), classes, tasks, append),
     )
     options = {"sampling_rate": sampling_rate, "leads": names, "sha256": digest.hexdigest()}
     store = write_store(dataset, None, folder, gate=gate, options=options, append=append)

@@ -14,6 +14,7 @@ import xxhash
 
 from clocs.core.errors import IntegrityError
 from clocs.core.files import atomic_file
+from clocs.core.object_cache import local_copy
 from clocs.store.checksums import CHUNK_BYTES, Checksums, ChunkHasher, count_chunks, read_checksums
 
 _MAGIC_BYTES = 8
@@ -22,8 +23,10 @@ _TRAILER_BYTES = 10
 
 
 class WrittenArrow(NamedTuple):
-    """Hashes and size of a written file."""
+    """Name, hashes and size of a written file."""
 
+    name: str
+    """Name of the file."""
     sha256: str
     """SHA-256 of the file."""
     num_bytes: int
@@ -32,13 +35,28 @@ class WrittenArrow(NamedTuple):
     """One hash per chunk, (chunks,)."""
 
 
-def write_arrow(path: Path, batch: pa.RecordBatch) -> WrittenArrow:
-    """Write one record batch as an uncompressed IPC file."""
-    with atomic_file(path) as file:
+def write_arrow(
+    path: Path, batch: pa.RecordBatch, *, hash_in_name: bool = False, replace: bool = False
+) -> WrittenArrow:
+    """Write one record batch as an uncompressed IPC file.
+
+    Args:
+        path: The file.
+        batch: Its content.
+        hash_in_name: True to append a part of the SHA-256 to the name, so that no other content gets it.
+        replace: True to overwrite an object in a bucket.
+    """
+    hashed: _HashingFile
+
+    def final_name() -> str:
+        suffix = f"-{hashed.digest.hexdigest()[:16]}" if hash_in_name else ""
+        return f"{path.stem}{suffix}{path.suffix}"
+
+    with atomic_file(path, final_name=final_name, replace=replace) as file:
         hashed = _HashingFile(file)
         with pa.PythonFile(hashed, "w") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
             writer.write_batch(batch)
-    return WrittenArrow(hashed.digest.hexdigest(), hashed.num_bytes, hashed.chunks.checksums())
+    return WrittenArrow(final_name(), hashed.digest.hexdigest(), hashed.num_bytes, hashed.chunks.checksums())
 
 
 class _HashingFile:
@@ -96,7 +114,8 @@ class CheckedArrow:
     def __init__(self, path: Path, sha256: str | None = None, checked: npt.NDArray[np.bool_] | None = None) -> None:
         self.path = path
         try:
-            size = path.stat().st_size
+            self._local = local_copy(path, sha256)
+            size = self._local.stat().st_size
             self._checked = np.zeros(count_chunks(size), bool) if checked is None else checked
             if len(self._checked) != count_chunks(size):
                 raise IntegrityError(
@@ -107,7 +126,7 @@ class CheckedArrow:
                 raise IntegrityError(
                     f"{self.name}: has {size:,} bytes, which differs from its checksums. Run 'clocs data verify'."
                 )
-            with pa.memory_map(str(path)) as source:
+            with pa.memory_map(str(self._local)) as source:
                 self._bytes: pa.Buffer = source.read_buffer(size)
                 self._check_structure()
                 self._batch: pa.RecordBatch = pa.ipc.open_file(pa.BufferReader(self._bytes)).get_batch(0)
@@ -166,7 +185,7 @@ class CheckedArrow:
         if self._checksums is None:
             self._checksums = read_checksums(self.path)
         try:
-            with open(self.path, "rb", buffering=0) as file:
+            with open(self._local, "rb", buffering=0) as file:
                 for chunk in new.tolist():
                     begin = file.seek(chunk * CHUNK_BYTES)
                     data = file.read(CHUNK_BYTES)

@@ -18,7 +18,8 @@ import numpy.typing as npt
 import xxhash
 
 from clocs.core.errors import IntegrityError, StoreError
-from clocs.core.files import seal, unseal, write_bytes
+from clocs.core.files import read_chunks, seal, unseal, write_bytes
+from clocs.core.object_cache import local_copy
 
 CHUNK_BYTES = 1 << 16
 SUFFIX = ".checksums.json"
@@ -106,14 +107,14 @@ def checksums_path(shard: Path) -> Path:
     return shard.with_suffix(SUFFIX)
 
 
-def write_checksums(shard: Path, sha256: str, checksums: Checksums) -> None:
-    """Write the checksums of a shard."""
+def write_checksums(shard: Path, sha256: str, checksums: Checksums, *, replace: bool = False) -> None:
+    """Write the checksums of a shard. With ``replace``, those of an object in a bucket are overwritten."""
     body = {
         "shard_sha256": sha256,
         "chunk_bytes": CHUNK_BYTES,
         "xxh3_64": base64.b64encode(checksums.astype("<u8").tobytes()).decode(),
     }
-    write_bytes(checksums_path(shard), seal(body))
+    write_bytes(checksums_path(shard), seal(body), replace=replace)
 
 
 def read_checksums(shard: Path, sha256: str | None = None) -> Checksums:
@@ -133,7 +134,7 @@ def read_checksums(shard: Path, sha256: str | None = None) -> Checksums:
     path = checksums_path(shard)
     name = f"{path.parent.name}/{path.name}"
     try:
-        body = unseal(path.read_bytes(), name)
+        body = unseal(local_copy(path).read_bytes(), name)
         hashes = np.frombuffer(base64.b64decode(body["xxh3_64"], validate=True), "<u8").astype(np.uint64)
     except FileNotFoundError:
         folder = shard.parent.parent
@@ -151,8 +152,7 @@ def read_checksums(shard: Path, sha256: str | None = None) -> Checksums:
 def hash_shard(shard: Path) -> tuple[str, Checksums]:
     """Return the SHA-256 of a shard and its checksums, from one pass over its bytes."""
     digest, chunks = hashlib.sha256(), ChunkHasher()
-    with open(shard, "rb") as file:
-        while piece := file.read(1 << 20):
-            digest.update(piece)
-            chunks.update(memoryview(piece))
+    for piece in read_chunks(shard):
+        digest.update(piece)
+        chunks.update(memoryview(piece))
     return digest.hexdigest(), chunks.checksums()

@@ -133,7 +133,7 @@ def _commit(
     if previous is not None and (previous.content_sha256, previous.dataset) == (content_sha256, about["dataset"]):
         return
     number = previous.version + 1 if previous is not None else 1
-    file = f"quarantine-{number:06d}.jsonl"
+    file = f"quarantine-{number:06d}-{listed['sha256'][:16]}.jsonl"
     write_bytes(folder / file, rows)
     new = Manifest(
         version=number,

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from clocs.core.files import content_hash, lock_folder
+from clocs.core.locations import to_location
 from clocs.signals.source_check import merge_measurements
 from clocs.store.commit import commit_rewritten
 from clocs.store.manifest import read_manifest
@@ -74,7 +75,7 @@ def compact(folder: str | os.PathLike[str], *, records_per_shard: int = RECORDS_
         >>> clocs.compact(store)  # one shard, which cannot be merged
         Compaction(version=1, shards_before=1, shards=1)
     """
-    root = Path(folder)
+    root = to_location(folder)
     read_manifest(root)  # raises StoreError before the lock creates a folder
     with lock_folder(root):
         store = StoreReader(root)
@@ -145,5 +146,5 @@ def _merge(folder: Path, group: Sequence[_Unit]) -> ShardInfo:
         entries="".join(record.entries for record in records),
         measurements=merge_measurements(record.measurements for record in records),
     )
-    write_task_record(folder, new)
+    write_task_record(folder, new, replace=True)
     return merged

@@ -15,6 +15,7 @@ import xxhash
 
 from clocs.core.errors import IntegrityError, StoreError
 from clocs.core.files import atomic_file, content_hash, seal, unseal, write_bytes
+from clocs.core.object_cache import local_folder
 from clocs.signals.resampling import Floats
 from clocs.store.frame_index import Ints
 
@@ -52,8 +53,9 @@ class FrameCache:
 
 def cache_file(frames: Frames, folder: str | os.PathLike[str] | None) -> Path:
     """Return the file of all frames of a store. It is written if it is missing or damaged."""
-    cache_dir = Path(folder) if folder is not None else frames.store.folder / FRAMES
-    if folder is None and not os.access(cache_dir if cache_dir.exists() else frames.store.folder, os.W_OK):
+    place = local_folder(frames.store.folder)
+    cache_dir = Path(folder) if folder is not None else place / FRAMES
+    if folder is None and place.exists() and not os.access(cache_dir if cache_dir.exists() else place, os.W_OK):
         cache_dir = Path(_temporary_dir().name)
     policy = frames.policy.model_dump(mode="json")
     path = (

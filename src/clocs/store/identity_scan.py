@@ -14,6 +14,7 @@ from typing import Any, Final
 from clocs.core.errors import ConfigError, FormatError
 from clocs.core.files import unseal
 from clocs.core.identity_patterns import find_identity, find_identity_in_value, is_identifying_name, mask
+from clocs.core.locations import to_location
 from clocs.core.sources import open_source
 from clocs.datasets.redaction import searchable_values
 from clocs.formats.reading import FORMATS, detect_format, read_identity_from
@@ -86,7 +87,7 @@ def scan_identities(
         >>> scan.hits[0].kind
         'long number'
     """
-    root = Path(folder)
+    root = to_location(folder)
     read_manifest(root)
     values = identity_values(against) if against is not None else {}
     if against is not None and not values:

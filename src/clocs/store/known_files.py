@@ -82,8 +82,8 @@ class KnownFiles:
         arrays = {name: pa.array(column[first]) for name, column in columns.items() if name != "answer"}
         codes = pa.array(columns["answer"][first].astype(np.int32))
         arrays["answer"] = pa.DictionaryArray.from_arrays(codes, pa.array(list(self._codes))).dictionary_decode()
-        written = write_arrow(self._folder / FILE, pa.record_batch(arrays))
-        write_checksums(self._folder / FILE, written.sha256, written.checksums)
+        written = write_arrow(self._folder / FILE, pa.record_batch(arrays), replace=True)
+        write_checksums(self._folder / FILE, written.sha256, written.checksums, replace=True)
 
     def _find(self, key: int, size: int, changed: int) -> str | None:
         if self._known is None:

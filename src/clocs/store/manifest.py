@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from clocs.core.errors import ConfigError, IntegrityError, StoreError
+from clocs.core.errors import ConfigError, ExistsError, IntegrityError, StoreError
 from clocs.core.files import seal, unseal, write_bytes
 from clocs.signals.source_check import SignalSummary
 from clocs.store.segments import SegmentInfo
@@ -79,9 +79,11 @@ def manifest_path(folder: Path, version: int) -> Path:
 
 def versions(folder: Path) -> list[int]:
     """Return the committed versions of a store, oldest first; empty if the folder is not a store."""
-    if not folder.is_dir():
+    try:
+        names = [path.name for path in folder.iterdir()]
+    except (FileNotFoundError, NotADirectoryError):
         return []
-    return sorted(int(match.group(1)) for path in folder.iterdir() if (match := _NAME.match(path.name)))
+    return sorted(int(match.group(1)) for name in names if (match := _NAME.match(name)))
 
 
 def check_not_inside_store(path: Path, advice: str = "Choose another folder.") -> None:
@@ -92,8 +94,23 @@ def check_not_inside_store(path: Path, advice: str = "Choose another folder.") -
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write a manifest, which commits the version."""
-    write_bytes(manifest_path(folder, manifest.version), seal(manifest.model_dump(mode="json")))
+    """Write a manifest, which commits the version.
+
+    Raises:
+        StoreError: Another writer committed the version first, or the file cannot be written.
+    """
+    write_version(folder, manifest.version, manifest)
+
+
+def write_version(folder: Path, version: int, manifest: BaseModel) -> None:
+    """Write the manifest of a version of a folder with versions. In a bucket, of two writers one gets an error."""
+    try:
+        write_bytes(manifest_path(folder, version), seal(manifest.model_dump(mode="json")))
+    except ExistsError as error:
+        raise StoreError(
+            f"Another writer has committed version {version} of {folder} meanwhile, so nothing was committed. Run the "
+            "same command again: what is finished is used, and the next version is committed."
+        ) from error
 
 
 def read_manifest(folder: Path, version: int | None = None) -> Manifest:

@@ -14,6 +14,7 @@ from typing import Final
 
 from clocs.core.errors import IntegrityError
 from clocs.core.files import unseal
+from clocs.core.locations import to_location
 from clocs.store.checksums import SUFFIX, checksums_path
 from clocs.store.frame_cache import FRAMES, cached_store_hash
 from clocs.store.manifest import read_manifest
@@ -57,7 +58,7 @@ def prune(
         >>> clocs.prune("store", grace=timedelta(0), dry_run=False).versions
         (1,)
     """
-    root = Path(folder)
+    root = to_location(folder)
     read_manifest(root)  # raises StoreError before the lock creates a folder
     return delete_old_versions(root, _FOLDERS, _unnamed_files, keep, grace, dry_run=dry_run)
 

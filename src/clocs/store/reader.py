@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from clocs.core.errors import ConfigError
+from clocs.core.locations import to_location
 from clocs.core.recording import Recording
 from clocs.signals.framing import FramePolicy
 from clocs.signals.leads import add_derived_leads, derivable_leads
@@ -35,7 +35,7 @@ class StoreReader:
     """Base class of ``Store`` without frames and splits, which build on it. See ``Store`` for the arguments."""
 
     def __init__(self, folder: StoreLike, version: int | None = None, *, check: bool | None = None) -> None:
-        self.folder = Path(folder)
+        self.folder = to_location(folder)
         self.manifest = read_manifest(self.folder, version)
         self._check = os.environ.get(SKIP_CHECKSUMS) != "1" if check is None else check
         self.segments = tuple(Segment(self.folder, info, self._check) for info in self.manifest.segments)

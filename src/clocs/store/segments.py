@@ -24,10 +24,11 @@ import pyarrow as pa
 import xxhash
 from pydantic import BaseModel, ConfigDict
 
-from clocs.core.errors import IntegrityError, StoreError
+from clocs.core.errors import ExistsError, IntegrityError, StoreError
 from clocs.core.files import content_hash, find_damage
+from clocs.core.object_cache import local_copy
 from clocs.store.arrow_files import CheckedArrow, column_view, write_arrow
-from clocs.store.checksums import checksums_path, count_chunks, write_checksums
+from clocs.store.checksums import checksums_path, count_chunks, hash_shard, write_checksums
 from clocs.store.extra_columns import typed_columns
 from clocs.store.shard import SHARDS, Shard, ShardInfo, columns_with_times, drop_absent_times, schema
 
@@ -129,6 +130,10 @@ class Segment:
     def shard_table(self) -> pa.RecordBatch:
         """Entries of the shards, one row each."""
         path = segment_path(self.folder, self.info.name, "shards")
+        try:
+            path = local_copy(path, self.info.sha256)
+        except OSError as error:
+            raise IntegrityError(f"{METADATA}/{path.name}: cannot be opened ({error.strerror}).") from error
         if problem := find_damage(path, self.info.sha256, None):
             raise IntegrityError(f"{METADATA}/{path.name}: {problem}. Run 'clocs data verify'.")
         try:
@@ -211,8 +216,11 @@ class Segment:
 
     def _write(self, kind: str, batch: pa.RecordBatch) -> None:
         path = segment_path(self.folder, self.info.name, kind)
-        written = write_arrow(path, batch)
-        write_checksums(path, written.sha256, written.checksums)
+        try:
+            written = write_arrow(path, batch)
+            write_checksums(path, written.sha256, written.checksums)
+        except ExistsError:  # another writer, with other versions of software; its file has the same rows
+            write_checksums(path, *hash_shard(local_copy(path)), replace=True)
 
     def _open(self, kind: str) -> CheckedArrow | _Batch:
         """Open a file. If it is missing, it is written; in a folder without write access, it is kept in memory."""
@@ -223,7 +231,7 @@ class Segment:
             except StoreError:
                 return _Batch(batch)
         path = segment_path(self.folder, self.info.name, kind)
-        checked = None if self._check else np.ones(count_chunks(path.stat().st_size), bool)
+        checked = None if self._check else np.ones(count_chunks(local_copy(path).stat().st_size), bool)
         return CheckedArrow(path, checked=checked)
 
     def computed(self, kind: str, merged_from: Sequence[Segment] = ()) -> pa.RecordBatch:

@@ -166,16 +166,19 @@ def _microvolts(values: Digital, gain: float, baseline: int, unit: str) -> npt.N
 
 
 def write_shard(path: Path, recordings: Sequence[Recording]) -> ShardInfo:
-    """Write recordings as a shard with its checksums, each file atomically. Return its entry in the manifest."""
+    """Write recordings as a shard with its checksums, each file atomically. Return its entry in the manifest.
+
+    A part of the shard's hash is appended to its name, so that no two contents have the same name.
+    """
     wide = any(recording.digital.dtype == np.int32 for recording in recordings)
     dtype = "int32" if wide else "int16"
     batch = _batch(recordings, dtype)
-    written = write_arrow(path, batch)
-    write_checksums(path, written.sha256, written.checksums)
+    written = write_arrow(path, batch, hash_in_name=True)
+    write_checksums(path.with_name(written.name), written.sha256, written.checksums)
     gains = {float(gain) for recording in recordings for gain in recording.gain}
     baselines = {int(baseline) for recording in recordings for baseline in recording.baseline}
     return ShardInfo(
-        file=path.name,
+        file=written.name,
         sha256=written.sha256,
         bytes=written.num_bytes,
         records=len(recordings),

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from clocs.core.errors import ConfigError, IntegrityError, LeakError, StoreError
 from clocs.core.files import content_hash, file_hash, lock_folder, seal, unseal, write_bytes
+from clocs.core.object_cache import local_copy
 from clocs.core.seeds import generator
 from clocs.datasets.dataset import Part, SplitPolicy
 from clocs.store.arrow_files import column_view, write_arrow
@@ -162,7 +163,7 @@ def has_frames(store: StoreReader) -> npt.NDArray[np.bool_]:
 
 def _earlier_parts(store: StoreReader, split: Split, present: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:
     """Return the part of each patient in an earlier split; -1 for new patients."""
-    with pa.memory_map(str(store.folder / SPLITS / f"{split.name}.arrow")) as source:
+    with pa.memory_map(str(local_copy(store.folder / SPLITS / f"{split.name}.arrow"))) as source:
         names = pa.ipc.open_file(source).read_all().column("patient_id").to_pylist()
     used = split.parts != PARTS.index("unused")
     part_of = {name: part for name, part, is_used in zip(names, split.parts.tolist(), used, strict=True) if is_used}
@@ -227,7 +228,7 @@ def save_split(store: StoreReader, name: str, parts: npt.NDArray[np.int8], metad
     if not json_path.exists():
         with lock_folder(path.parent, wait=True):
             if not json_path.exists():  # one of several concurrent processes writes both files
-                write_bytes(json_path, seal({"about": metadata, "arrow_sha256": write_arrow(path, batch)[0]}))
+                write_bytes(json_path, seal({"about": metadata, "arrow_sha256": write_arrow(path, batch).sha256}))
     saved = read_split_file(store.folder, name)
     if saved.metadata != metadata or not np.array_equal(saved.parts, parts):
         raise ConfigError(f"split '{name}' exists and differs. Choose another name (--name NEW).")
@@ -242,9 +243,10 @@ def read_split_file(folder: Path, name: str) -> Split:
         raise StoreError(f"{folder} has no split '{name}'. Its splits: {known}. Make one: clocs data split")
     try:
         body = unseal(path.read_bytes(), f"{SPLITS}/{path.name}")
-        if body["arrow_sha256"] != file_hash(path.with_suffix(".arrow")):
+        table = local_copy(path.with_suffix(".arrow"), body["arrow_sha256"])
+        if body["arrow_sha256"] != file_hash(table):
             raise IntegrityError(f"{SPLITS}/{name}.arrow: does not match its hash")
-        with pa.memory_map(str(path.with_suffix(".arrow"))) as source:
+        with pa.memory_map(str(table)) as source:
             column = pa.ipc.open_file(source).read_all().column("part").combine_chunks()
     except (OSError, ValueError, KeyError, AttributeError, TypeError, pa.ArrowException) as error:
         raise IntegrityError(f"{SPLITS}/{path.name}: cannot be read: {error!r:.200}") from error

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 from pydantic import BaseModel, ConfigDict
 
 from clocs.core import engine as engines
-from clocs.core.errors import IntegrityError
+from clocs.core.errors import ExistsError, IntegrityError
 from clocs.core.files import seal, unseal, write_bytes
 from clocs.signals.quality import Finding
 from clocs.signals.source_check import SignalMeasurements
@@ -84,10 +84,25 @@ def task_record_path(folder: Path, name: str) -> Path:
     return folder / TASK_RECORDS / f"{name[:32]}.json"
 
 
-def write_task_record(folder: Path, record: TaskRecord) -> None:
-    """Write a task record, after its shards."""
+def write_task_record(folder: Path, record: TaskRecord, *, replace: bool = False) -> TaskRecord:
+    """Write a task record, after its shards.
+
+    Args:
+        folder: Folder of the store.
+        record: The record.
+        replace: True to change an earlier record of the task.
+
+    Returns:
+        The record of the task, which may be that of another writer in the same bucket.
+    """
     body = record.model_dump(mode="json", exclude={"entries"} if not record.entries else None)
-    write_bytes(task_record_path(folder, record.task), seal(body))
+    path = task_record_path(folder, record.task)
+    try:
+        write_bytes(path, seal(body), replace=replace)
+    except ExistsError:
+        other = find_task_record(folder, record.task)
+        return other if other is not None else write_task_record(folder, record, replace=True)
+    return record
 
 
 def read_task_record(folder: Path, path: Path) -> TaskRecord | None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from clocs.core.errors import ClocsError, IntegrityError, StoreError
 from clocs.core.files import find_damage, temporary_path, unseal
+from clocs.core.locations import to_location
 from clocs.store.checksums import checksums_path, hash_shard, read_checksums, write_checksums
 from clocs.store.manifest import manifest_path, read_manifest, versions
 from clocs.store.segments import METADATA, Segment, SegmentInfo, segment_path
@@ -49,7 +50,7 @@ def verify(folder: str | os.PathLike[str], progress: Callable[[int, int], None] 
         >>> clocs.verify(store)
         []
     """
-    root = Path(folder)
+    root = to_location(folder)
     faults: list[Fault] = []
     segments: dict[str, SegmentInfo] = {}
     if not versions(root):
@@ -95,7 +96,7 @@ def add_checksums(folder: str | os.PathLike[str], progress: Callable[[int, int],
     Raises:
         IntegrityError: A shard does not match the SHA-256 of its manifest.
     """
-    root, written = Path(folder), 0
+    root, written = to_location(folder), 0
     read_manifest(root)  # raises StoreError if the folder is not a store
     infos = {info.name: info for number in versions(root) for info in read_manifest(root, number).segments}
     shards = {shard.file: shard for info in infos.values() for shard in Segment(root, info).shard_infos}

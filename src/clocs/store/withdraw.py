@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from clocs.core.files import lock_folder, remove_file
+from clocs.core.locations import to_location
 from clocs.store.commit import commit_rewritten
 from clocs.store.duplicates import Keys
 from clocs.store.manifest import Manifest, read_manifest
@@ -80,7 +81,7 @@ def withdraw(
         >>> len(clocs.open_store("store"))
         2
     """
-    root = Path(folder)
+    root = to_location(folder)
     read_manifest(root)  # raises StoreError before the lock creates a folder
     with lock_folder(root):
         manifest = read_manifest(root)
@@ -139,7 +140,7 @@ def _update_task_records(
             continue
         new = _without_patients(record, replaced, patients)
         if new != record:
-            write_task_record(folder, new)
+            write_task_record(folder, new, replace=True)
 
 
 def _without_patients(record: TaskRecord, replaced: Replacements, patients: WithdrawnPatients) -> TaskRecord:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from clocs.core.errors import IntegrityError
-from clocs.core.files import seal, unseal, write_bytes
+from clocs.core.files import seal, unseal, update_bytes
 
 WITHDRAWN: Final = "withdrawn.json"
 """File of the hashes within a folder."""
@@ -72,5 +72,10 @@ def read_withdrawn(folder: Path, salt: str = "") -> WithdrawnPatients:
 
 
 def write_withdrawn(folder: Path, patients: WithdrawnPatients) -> None:
-    """Write the withdrawn patients of a folder."""
-    write_bytes(folder / WITHDRAWN, seal({"salt": patients.salt, "patients": sorted(patients.hashes)}))
+    """Add withdrawn patients to those of a folder."""
+
+    def joined(old: bytes | None) -> bytes:
+        known = unseal(old, WITHDRAWN)["patients"] if old is not None else ()
+        return seal({"salt": patients.salt, "patients": sorted(patients.hashes.union(known))})
+
+    update_bytes(folder / WITHDRAWN, joined)

@@ -18,6 +18,7 @@ from clocs.core import engine as engines
 from clocs.core.column_names import check_column_names
 from clocs.core.errors import ClocsError, ConfigError, MissingExtraError, StoreError
 from clocs.core.files import content_hash, lock_folder
+from clocs.core.locations import to_location
 from clocs.core.recording import Recording
 from clocs.core.sources import Source, file_size, open_source, strip_extension
 from clocs.datasets import DATASETS, Dataset, Entry
@@ -122,8 +123,8 @@ def write_store(
     dataset = DATASETS.get(dataset) if isinstance(dataset, str) else dataset
     parsed = dataset.parse_options(options or {})
     gate = dataset.gate if gate is None else gate
-    root = Path(folder)
-    path = str(Path(source).absolute()) if source is not None and dataset.needs_source else None
+    root = to_location(folder)
+    path = str(to_location(source).absolute()) if source is not None and dataset.needs_source else None
     if path is None and dataset.needs_source:
         raise ConfigError(f"dataset '{dataset.name}' needs a source. Pass the folder or zip of its files.")
     check_destination(root, path, dataset, parsed)
@@ -330,8 +331,7 @@ def write_recordings(
         entries="".join(task.digests),
         measurements=collect_measurements(measurements),
     )
-    write_task_record(task.folder, record)
-    return record
+    return write_task_record(task.folder, record)
 
 
 def _write_valid_rows(path: Path, recordings: list[Recording], left_out: LeftOut) -> list[ShardInfo]:

@@ -8,8 +8,10 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 import pytest
+import torch
 
 import clocs
+from clocs import encoders, methods
 from clocs.core import files, object_writes
 from clocs.core.bucket import Bucket
 from clocs.core.counters import counts
@@ -19,7 +21,7 @@ from clocs.core.object_cache import cache_folder, local_copy
 from clocs.store.manifest import read_manifest, write_manifest
 from tests.object_server import SECRET
 
-OPTIONS = {"num_records": 12}
+TWELVE = {"num_records": 40, "leads": 12}
 
 
 def ingest(folder: str | Path, num_records: int = 12) -> clocs.Store:
@@ -38,8 +40,8 @@ def test_a_store_in_a_bucket_has_the_bytes_of_one_in_a_folder(bucket: str, tmp_p
     assert remote.sha256 == local.sha256
     assert ingest(f"{bucket}/store").manifest.version == 1
     for records in ([0], [3, 11]):
-        frames = (store.frames("evaluation").gather(records) for store in (local, remote))
-        np.testing.assert_array_equal(*frames)
+        expected, found = (store.frames("evaluation").gather(records) for store in (local, remote))
+        np.testing.assert_array_equal(found, expected)
     split = clocs.split(remote, seed=3)
     assert clocs.open_store(f"{bucket}/store").split().sha256 == split.sha256 == clocs.split(local, seed=3).sha256
     assert clocs.verify(f"{bucket}/store") == []
@@ -137,3 +139,23 @@ def test_a_missing_object_is_no_copy(bucket: str) -> None:
         local_copy(ObjectPath("ecgs", "nothing/here/at.all"))
     with pytest.raises(StoreError, match="is not a finished store"):
         clocs.open_store(f"{bucket}/nothing")
+
+
+def test_training_and_embedding_from_a_bucket_equal_those_from_a_folder(bucket: str, tmp_path: Path) -> None:
+    torch.set_num_threads(1)
+    stores = [clocs.ingest("synthetic", None, f"{root}/store", options=TWELVE) for root in (tmp_path, bucket)]
+    weights, vectors = [], []
+    for number, store in enumerate(stores):
+        clocs.split(store)
+        torch.manual_seed(0)
+        method = methods.CMSC(encoders.ResNet(in_channels=2, embedding_dim=8, width=4, depth=1))
+        folder = tmp_path / f"runs{number}"
+        made = clocs.pretrain(method, store, leads="I,II", batch_size=16, max_steps=2, runs=folder, onnx=False)
+        weights.append([path.read_bytes() for path in sorted(Path(made["best"]).glob("*.safetensors"))])
+        place = f"{(tmp_path, bucket)[number]}/archive"
+        clocs.embed_store("cmsc-chapman", store, place)
+        assert clocs.embed_store("cmsc-chapman", store, place).manifest.version == 1
+        vectors.append(clocs.open_archive(place).vectors())
+    assert weights[0]
+    assert weights[0] == weights[1]
+    np.testing.assert_array_equal(vectors[0], vectors[1])

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from clocs.core.errors import ConfigError
+from clocs.core.locations import to_location
 
 
 class EngineName(StrEnum):
@@ -23,8 +24,12 @@ Checkpoint = Annotated[
     str,
     typer.Argument(metavar="CHECKPOINT", help="Folder of a run or checkpoint, name of a shipped encoder, or 'random'."),
 ]
-StoreFolder = Annotated[Path, typer.Argument(metavar="STORE", help="Folder of a store.")]
-SplitStoreFolder = Annotated[Path, typer.Argument(metavar="STORE", help="Folder of a store with a split.")]
+StoreFolder = Annotated[
+    Path, typer.Argument(metavar="STORE", parser=to_location, help="Folder of a store, or s3://bucket/folder.")
+]
+SplitStoreFolder = Annotated[
+    Path, typer.Argument(metavar="STORE", parser=to_location, help="Folder of a store with a split.")
+]
 Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Override configuration keys.")]
 
 SplitName = Annotated[str, typer.Option("--split", help="Use this split.")]
@@ -46,7 +51,8 @@ AllowUnknown = Annotated[
     bool, typer.Option("--allow-unknown", help="Accept ids that are not there, and keep them out of later additions.")
 ]
 ArchiveFolder = Annotated[
-    Path, typer.Argument(metavar="ARCHIVE", help="Folder of an archive, written by 'clocs embed STORE'.")
+    Path,
+    typer.Argument(metavar="ARCHIVE", parser=to_location, help="Folder of an archive, written by 'clocs embed STORE'."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Device = Annotated[

@@ -15,6 +15,7 @@ from clocs.cli.arguments import AsJson, Engine, Picture, StoreFolder, Workers
 from clocs.cli.terminal import print_table, progress_bar
 from clocs.core.csv_cells import escape_cell
 from clocs.core.errors import ConfigError
+from clocs.core.locations import to_location
 
 data = typer.Typer(help="Download, ingest, verify, split and plot ECG data.", no_args_is_help=True)
 
@@ -48,6 +49,7 @@ def info(
 ) -> None:
     """Describe a dataset or a store."""
     from clocs.datasets import DATASETS
+    from clocs.store.manifest import versions
     from clocs.store.store import open_store
     from clocs.store.summary import info as store_info
 
@@ -66,7 +68,7 @@ def info(
                     for name, item in options.items()
                 ],
             )
-    elif Path(what).exists():
+    elif versions(to_location(what)) or Path(what).exists():
         _print(store_info(open_store(what)), as_json)
     else:
         raise ConfigError(

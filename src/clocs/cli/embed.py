@@ -12,6 +12,7 @@ import typer
 from clocs.cli.arguments import AsJson, Device, Engine, EngineName
 from clocs.cli.terminal import print_table, progress_bar
 from clocs.core.errors import ConfigError
+from clocs.core.locations import to_location
 from clocs.training.shipped import DEFAULT_ENCODER
 
 if TYPE_CHECKING:
@@ -22,7 +23,9 @@ AnyLead = Annotated[bool, typer.Option("--any-lead", help="Also use leads that t
 
 
 def embed(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...|STORE", help="ECG files, or the folder of a store.")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...|STORE", parser=to_location, help="ECG files, or a store.")
+    ],
     encoder: EncoderName = DEFAULT_ENCODER,
     out: Annotated[
         Path | None,
@@ -124,7 +127,10 @@ def _embed_files(
 
 def classify(
     source: Annotated[
-        Path, typer.Argument(metavar="FILE|FOLDER|STORE", help="An ECG file, a folder or zip of them, or a store.")
+        Path,
+        typer.Argument(
+            metavar="FILE|FOLDER|STORE", parser=to_location, help="An ECG file, a folder or zip of them, or a store."
+        ),
     ],
     encoder: EncoderName = DEFAULT_ENCODER,
     classifier: Annotated[

@@ -27,6 +27,7 @@ from clocs.cli.show import show
 from clocs.cli.similarity import audit, similarity
 from clocs.cli.splits import check_leaks, split, tasks
 from clocs.cli.store_versions import archive, compact, prune, withdraw
+from clocs.core.counters import describe_counts
 from clocs.core.errors import ClocsError, missing_train_extra
 
 INTERRUPTED = 130
@@ -95,9 +96,16 @@ def _root(
     if skip_checksums:
         os.environ["CLOCS_SKIP_CHECKSUMS"] = "1"  # worker processes inherit it
         context.call_on_close(lambda: os.environ.pop("CLOCS_SKIP_CHECKSUMS", None))
+    context.call_on_close(_log_counters)
     if version:
         typer.echo(__version__)
         raise typer.Exit
+
+
+def _log_counters() -> None:
+    """Print what this process asked of buckets, as the last line of a command that used one."""
+    if used := describe_counts():
+        typer.echo(f"bucket: {used}", err=True)
 
 
 def main() -> None:

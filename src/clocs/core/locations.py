@@ -185,5 +185,10 @@ def to_location(path: str | os.PathLike[str]) -> Path:
     return Path(path)
 
 
+def join_location(folder: Path, relative: str) -> Path:
+    """Return the location of a path relative to a folder. A URL stands for itself."""
+    return to_location(relative) if _URL.match(relative) else folder / relative
+
+
 def _status(found: ObjectInfo) -> ObjectStatus:
     return ObjectStatus(found.size, found.modified.timestamp(), found.etag)

@@ -57,6 +57,7 @@ def local_copy(path: Path, sha256: str | None = None) -> Path:
         count("cache_hits")
         return target
     count("cache_misses")
+    os.makedirs(cache_folder(), mode=0o700, exist_ok=True)  # recordings of patients
     target.parent.mkdir(parents=True, exist_ok=True)
     download(path, target, sha256)
     return target

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily
 from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
+
+from clocs.core.counters import COUNTERS, counts
 
 MEDIA_TYPE: Final = CONTENT_TYPE_LATEST
 SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+
+class _ProcessCounters(Collector):
+    """The counters of this process: buckets and the cache of objects."""
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        for name, value in counts().items():
+            yield CounterMetricFamily(f"clocs_{name}", COUNTERS[name], value=value)
 
 
 class Metrics:
@@ -17,6 +30,7 @@ class Metrics:
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
+        self._registry.register(_ProcessCounters())
         self.requests = Counter("clocs_requests", "Requests answered", ["endpoint", "status"], registry=self._registry)
         self.seconds = Histogram(
             "clocs_request_seconds",

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from clocs.core.errors import IntegrityError
 from clocs.core.files import file_hash, find_damage
+from clocs.core.object_cache import local_copy
 
 BLOCK_BYTES: Final = 1 << 20
 """Bytes per hashing block, few enough to stay in the processor's cache."""
@@ -35,7 +36,9 @@ class FileInfo(BaseModel):
 def file_info(folder: Path, file: str, sha256: str | None = None) -> FileInfo:
     """Return size and hashes of a file that was just written. Pass ``sha256`` if it is already known."""
     path = folder / file
-    return FileInfo(file=file, sha256=sha256 or file_hash(path), bytes=path.stat().st_size, xxh3=_quick_hash(path))
+    sha256 = sha256 or file_hash(path)
+    path = local_copy(path, sha256)
+    return FileInfo(file=file, sha256=sha256, bytes=path.stat().st_size, xxh3=_quick_hash(path))
 
 
 def bytes_info(file: str, data: bytes) -> FileInfo:
@@ -57,6 +60,7 @@ def check_file(folder: Path, info: FileInfo) -> None:
     """
     path = folder / info.file
     try:
+        path = local_copy(path, info.sha256)
         size = path.stat().st_size
         is_intact = size == info.bytes and _quick_hash(path) == info.xxh3
     except OSError as error:

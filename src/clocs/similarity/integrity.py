@@ -7,6 +7,7 @@ from pathlib import Path
 
 from clocs.core.errors import ClocsError, ConfigError, IntegrityError
 from clocs.core.files import unseal
+from clocs.core.locations import to_location
 from clocs.similarity.archive.manifest import read_archive_manifest
 from clocs.similarity.checked_files import FileInfo, file_damage
 from clocs.similarity.index.manifest import MANIFEST_FILE, read_index_manifest
@@ -32,7 +33,7 @@ def verify_embeddings(folder: Folder, progress: Progress | None = None) -> list[
     Raises:
         ConfigError: The folder holds neither an index nor an archive.
     """
-    root = Path(folder)
+    root = to_location(folder)
     if (root / MANIFEST_FILE).exists():
         return check_withdrawn(root) + _verify_index(root, progress)
     if versions(root):

@@ -108,7 +108,7 @@ def _unused_splits(folder: Path, hashes: set[str], ages: Ages) -> Iterator[Path]
     """Iterate over the splits of other versions, the JSON of each before its table."""
     stems = sorted({path.with_suffix("") for path in list_files(folder, SPLITS, (".json", ".arrow"))})
     for stem in stems:
-        paths = [path for path in (Path(f"{stem}.json"), Path(f"{stem}.arrow")) if path.exists()]
+        paths = [path for path in (stem.with_name(f"{stem.name}{end}") for end in (".json", ".arrow")) if path.exists()]
         if _split_store_hash(paths[0]) not in hashes and ages.is_old(*paths):
             yield from paths
 

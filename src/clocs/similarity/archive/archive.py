@@ -18,6 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from clocs.core.errors import IntegrityError
+from clocs.core.locations import join_location, to_location
+from clocs.core.object_cache import local_copy
 from clocs.similarity.archive.manifest import ArchiveManifest, ArchiveShardInfo, read_archive_manifest
 from clocs.similarity.checked_files import check_file, file_info
 from clocs.similarity.segments import Ints, Vectors
@@ -63,7 +65,7 @@ def open_batch(folder: Path, info: ArchiveShardInfo) -> pa.RecordBatch:
         IntegrityError: The file cannot be opened.
     """
     try:
-        with pa.memory_map(str(folder / info.file)) as source:
+        with pa.memory_map(str(local_copy(folder / info.file, info.sha256))) as source:
             return pa.ipc.open_file(source).get_batch(0)
     except (OSError, pa.ArrowException) as error:
         raise IntegrityError(f"{info.file}: cannot be opened ({error}).") from error
@@ -102,7 +104,7 @@ class Archive:
     """
 
     def __init__(self, folder: str | os.PathLike[str], version: int | None = None) -> None:
-        self.folder = Path(folder)
+        self.folder = to_location(folder)
         self.manifest = read_archive_manifest(self.folder, version)
         self.first = np.cumsum([0, *(info.rows for info in self.manifest.shards)], dtype=np.int64)
         self.shard = functools.lru_cache(maxsize=OPEN_SHARDS)(self._open_shard)
@@ -123,7 +125,7 @@ class Archive:
     @property
     def store_folder(self) -> Path:
         """Folder of the store, provided that neither folder was moved."""
-        return self.folder / self.manifest.places.store
+        return join_location(self.folder, self.manifest.places.store)
 
     def _open_shard(self, number: int) -> ArchiveShard:
         """Open a shard, and check its hash when it is opened for the first time."""
@@ -231,7 +233,7 @@ def open_archive(folder: str | os.PathLike[str], version: int | None = None) -> 
 
 
 def write_archive_shard(folder: Path, name: str, batch: pa.RecordBatch) -> ArchiveShardInfo:
-    """Write a shard of an archive, and return its entry. The file has the beginning of the name."""
-    file = f"{SHARDS}/{name[:16]}.arrow"
-    written = file_info(folder, file, write_arrow(folder / file, batch).sha256)
+    """Write a shard of an archive, and return its entry. The file has the beginning of the name, and of its hash."""
+    arrow = write_arrow(folder / SHARDS / f"{name[:16]}.arrow", batch, hash_in_name=True)
+    written = file_info(folder, f"{SHARDS}/{arrow.name}", arrow.sha256)
     return ArchiveShardInfo(**dict(written), rows=batch.num_rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -53,7 +54,7 @@ def commit_archive(
             version=number,
             embedded=embedded,
             refused=dict(sorted(Counter(row.reason for row in refused).items())),
-            refused_list=bytes_info(f"refused-{number:06d}.jsonl", rows),
+            refused_list=bytes_info(f"refused-{number:06d}-{hashlib.sha256(rows).hexdigest()[:16]}.jsonl", rows),
             shards=tuple(shards),
             first_sha256=first_sha256,
         )

@@ -16,6 +16,7 @@ from typing import Any, Final
 from clocs.core import engine as engines
 from clocs.core.errors import ConfigError
 from clocs.core.files import content_hash, lock_folder
+from clocs.core.locations import to_location
 from clocs.inference.input_checks import GATE
 from clocs.inference.pretrained import PretrainedEncoder, load_encoder
 from clocs.similarity.archive.archive import Archive
@@ -84,7 +85,7 @@ def embed_store(
         encoder if isinstance(encoder, PretrainedEncoder) else load_encoder(encoder, device=device, num_threads=threads)
     )
     opened = store if isinstance(store, Store) else Store(store)
-    place = Path(folder)
+    place = to_location(folder)
     check_not_inside_store(place)
     with lock_folder(place):
         about = _about(loaded, opened, place, any_lead)

@@ -179,7 +179,7 @@ def task_record_path(folder: Path, name: str) -> Path:
 
 def write_task_record(folder: Path, record: TaskRecord) -> None:
     """Write a task record, after its shard."""
-    write_bytes(task_record_path(folder, record.task), seal(record.model_dump(mode="json")))
+    write_bytes(task_record_path(folder, record.task), seal(record.model_dump(mode="json")), replace=True)
 
 
 def read_task_record(folder: Path, path: Path) -> TaskRecord | None:

@@ -8,9 +8,10 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
 
-from clocs.core.files import content_hash, seal, write_bytes
+from clocs.core.files import content_hash
+from clocs.core.locations import ObjectPath, to_location
 from clocs.similarity.checked_files import FileInfo
-from clocs.store.manifest import manifest_path, read_version
+from clocs.store.manifest import read_version, write_version
 from clocs.training.encoder_folder import embedding_dim
 
 FORMAT: Final = "clocs-archive-4"
@@ -63,7 +64,13 @@ class InputLocations(BaseModel):
 
 
 def relative_path(folder: str | os.PathLike[str], target: str | os.PathLike[str]) -> str:
-    """Return the path from a folder to a target, with symbolic links resolved on both sides."""
+    """Return the path from a folder to a target, with symbolic links resolved on both sides.
+
+    If one is in a bucket, the target's own location is returned.
+    """
+    target = to_location(target)
+    if isinstance(target, ObjectPath) or isinstance(to_location(folder), ObjectPath):
+        return str(target.absolute())
     return os.path.relpath(os.path.realpath(target), os.path.realpath(folder))
 
 
@@ -111,4 +118,4 @@ def read_archive_manifest(folder: Path, version: int | None = None) -> ArchiveMa
 
 def write_archive_manifest(folder: Path, manifest: ArchiveManifest) -> None:
     """Write a manifest, which commits the version."""
-    write_bytes(manifest_path(folder, manifest.version), seal(manifest.model_dump(mode="json")))
+    write_version(folder, manifest.version, manifest)

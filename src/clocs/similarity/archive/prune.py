@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
+from clocs.core.locations import to_location
 from clocs.similarity.archive.commit import read_refused
 from clocs.similarity.archive.embedding_task import read_task_record
 from clocs.similarity.archive.manifest import read_archive_manifest
@@ -44,7 +45,7 @@ def prune_embeddings(
         >>> clocs.prune_embeddings("archive", grace=timedelta(0), dry_run=False).versions
         (1,)
     """
-    root = Path(folder)
+    root = to_location(folder)
     read_archive_manifest(root)  # raises StoreError before the lock creates a folder
     return delete_old_versions(root, (SHARDS, TASK_RECORDS), _unnamed_files, keep, grace, dry_run=dry_run)
 

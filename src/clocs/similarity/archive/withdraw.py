@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from clocs.core.files import content_hash, lock_folder, remove_file
+from clocs.core.locations import to_location
 from clocs.similarity.archive.archive import Archive, open_batch, patient_ids, write_archive_shard
 from clocs.similarity.archive.commit import commit_archive, read_refused
 from clocs.similarity.archive.embedding_task import TaskRecord, read_task_record, task_record_path, write_task_record
@@ -76,7 +77,7 @@ def withdraw_embeddings(
         >>> len(clocs.embed_store("cmsc-chapman", store, "archive"))  # although the store has the patient
         2
     """
-    root = Path(folder)
+    root = to_location(folder)
     read_archive_manifest(root)  # raises StoreError before the lock creates a folder
     with lock_folder(root):
         manifest = read_archive_manifest(root)
@@ -109,7 +110,7 @@ def count_patients(
     Returns:
         Number of ids that were found.
     """
-    root = Path(folder)
+    root = to_location(folder)
     named = name_patients(patients, key, {read_archive_manifest(root).store.key}, "archive")
     return len(_search(root, named.ids).ids)
 

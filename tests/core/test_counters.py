@@ -1,0 +1,23 @@
+"""The counters of a process, in log lines and for Prometheus."""
+
+from __future__ import annotations
+
+import pytest
+
+from clocs.core.counters import COUNTERS, count, counts, describe_counts
+from clocs.service.metrics import Metrics
+
+
+def test_counts_add_up_and_are_reported() -> None:
+    before = counts()
+    count("bucket_requests")
+    count("bucket_bytes_read", 7)
+    assert describe_counts(before) == "bucket_requests=1, bucket_bytes_read=7"
+    lines = Metrics().text().decode().splitlines()
+    assert f"clocs_bucket_bytes_read_total {before['bucket_bytes_read'] + 7:.1f}" in lines
+    assert {line.split()[0] for line in lines} >= {f"clocs_{name}_total" for name in COUNTERS}
+
+
+def test_an_unknown_counter_is_an_error() -> None:
+    with pytest.raises(KeyError):
+        count("requests of tomorrow")

@@ -74,7 +74,7 @@ def test_only_files_of_the_remaining_version_stay(store: Store) -> None:
     segments = {info.name for info in newest.manifest.segments}
     assert {path.name.partition(".")[0] for path in (store.folder / METADATA).iterdir()} == segments
     assert len(list((store.folder / TASK_RECORDS).iterdir())) == 4
-    assert [path.name for path in store.folder.glob("quarantine-*")] == ["quarantine-000003.jsonl"]
+    assert [path.name for path in store.folder.glob("quarantine-*")] == [newest.manifest.quarantine.file]
     assert not [
         path for name in ("splits", "frames") for path in (store.folder / name).glob("*.*") if "lock" not in path.name
     ]

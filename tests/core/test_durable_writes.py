@@ -12,6 +12,7 @@ PACKAGE = Path(__file__).parents[2] / "src" / "clocs"
 DISK_MODULE = "core/disk.py"
 EXCEPTIONS = {
     "core/pseudonyms.py": {"open", "fdopen", "fsync"},
+    "core/bounded_cache.py": {"open", "replace", "mkdir", "unlink"},
     "core/object_cache.py": {"open", "replace", "mkdir", "makedirs", "unlink"},
 }
 """A key file needs special permissions and is never replaced, so it is not written through the disk object. A copy of

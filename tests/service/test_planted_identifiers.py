@@ -170,13 +170,16 @@ def test_no_planted_identifier_is_sent(step: int, client: Served, real_data: Pat
     assert found_in(client.get("/metrics").body) == []
 
 
-def test_no_planted_identifier_is_in_a_picture(client: Served, real_data: Path) -> None:
+EXPORTS = ("figure?format=pdf&seconds=1", "figure?format=png&seconds=1", "print", "fhir")
+
+
+def test_no_planted_identifier_is_in_an_export(client: Served, real_data: Path) -> None:
     """A PDF holds its texts; a PNG its metadata."""
     uploads = [*planted_dicom(next(iter(sample(real_data, "dicom").values())))][:2]
     uploads += [*planted_wfdb(sample(real_data, "cpsc"))][0:4:3]  # in comments, and in the name of a lead
     for files in uploads:
-        for form in ("pdf", "png"):
-            reply = client.post(f"/api/v1/figure?format={form}&seconds=1", files)
+        for export in EXPORTS:
+            reply = client.post(f"/api/v1/{export}", files)
             assert reply.status == 200
             assert found_in(contents(reply.body)) == []
             assert b"CreationDate" not in reply.body

@@ -244,7 +244,7 @@ async function findSimilar(now) {
 
 /** A neighbour, or another ECG of the patient, beside the open one. */
 const compare = (neighbour, number) => compareNeighbour(open, neighbour, number, model.leads);
-const compareEarlier = (row, found) => compareOfPatient(open, row, found, model.leads);
+const compareEarlier = (row, found) => compareOfPatient(open, row, found);
 
 const EXPORTS = {
     png: () => sheetPicture(paperPanel.sheet, open.recording, model.notice),

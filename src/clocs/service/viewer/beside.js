@@ -24,8 +24,8 @@ export function compareNeighbour(open, neighbour, number, encoderLeads) {
     return openBeside(open, button, path, { name: `Neighbour ${number}`, facts, encoderLeads });
 }
 
-/** Another ECG of the patient; what was measured stands beside its time. */
-export function compareOfPatient(open, row, { recordings, measurements }, encoderLeads) {
+/** Another ECG of the patient, with all leads; what was measured stands beside its time. */
+export function compareOfPatient(open, row, { recordings, measurements }) {
     const button = document.activeElement;
     const own = recordings.find(({ handle }) => handle === open.stored.handle) ?? open.stored;
     const values = (one) =>
@@ -37,8 +37,9 @@ export function compareOfPatient(open, row, { recordings, measurements }, encode
         [when(own), ...values(own)],
         [when(row), apartFrom(row, own), ...values(row)],
     ];
-    const name = row.acquired && own.acquired && row.acquired < own.acquired ? "Earlier ECG" : "Other ECG";
-    return openBeside(open, button, storedPath(row, "preview"), { name, facts, encoderLeads });
+    const apart = row.acquired && own.acquired ? row.acquired.localeCompare(own.acquired) : 0;
+    const name = apart < 0 ? "Earlier ECG" : apart > 0 ? "Later ECG" : "Other ECG";
+    return openBeside(open, button, storedPath(row, "preview"), { name, facts, encoderLeads: [] });
 }
 
 /** The ECG of `path` beside the open one; `facts(query, other)` gives those of the comparison. */

@@ -92,8 +92,8 @@ def read_case(files: Files, name: str, folder: Path | None) -> str:
 
 
 def _store(recording: Recording, folder: Path) -> None:
-    path = folder / "one.arrow"
-    back = Shard(path, write_shard(path, [drop_derived_leads(recording)])).recording(0)
+    info = write_shard(folder / "one.arrow", [drop_derived_leads(recording)])
+    back = Shard(folder / info.file, info).recording(0)
     assert np.array_equal(back.digital, recording.digital)
     assert np.array_equal(back.gain, recording.gain)
     assert (back.leads, back.sampling_rate, back.labels) == (recording.leads, recording.sampling_rate, recording.labels)

@@ -212,6 +212,7 @@ def test_only_reviewed_fields_of_a_recording_are_sent() -> None:
             "seconds",
         ),
         "patient_id",  # empty but for the intake, which replaces it by a pseudonym
+        "acquired",  # empty but for the intake, which shifts it under its key
     }
 
 

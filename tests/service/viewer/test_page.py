@@ -156,5 +156,5 @@ def test_the_viewer_is_made_of_files_that_can_be_read_and_nothing_inline() -> No
     for script in VIEWER.glob("*.js"):
         text = script.read_text()
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|\beval\(|new Function|document\.write", text)
-        assert len(text.splitlines()) < 320
+        assert len(text.splitlines()) < 330
         assert all(len(line) <= 120 for line in text.splitlines())

@@ -17,6 +17,7 @@ from pydantic_core import PydanticUndefined, to_jsonable_python
 
 from clocs.augmentations import AUGMENTATIONS
 from clocs.core.options import constructor_model
+from clocs.core.registry import Registry
 from clocs.core.run_identity import SCHEMA
 from clocs.encoders.encoder import ENCODERS
 from clocs.evaluation.finetune import FinetuneConfig
@@ -41,16 +42,22 @@ def all_defaults() -> dict[str, Any]:
     models = (PretrainConfig, ProbeConfig, FinetuneConfig, FramePolicy, Pretraining, Evaluation)
     found = {model.__name__: _defaults(model) for model in models}
     found |= {
-        f"method {name}": _defaults(constructor_model(METHODS.get(name), exclude=RUN_ARGUMENTS))
-        for name in METHODS.names()
+        f"method {name}": _defaults(constructor_model(part, exclude=RUN_ARGUMENTS)) for name, part in _parts(METHODS)
     }
-    found |= {f"encoder {name}": _defaults(constructor_model(ENCODERS.get(name))) for name in ENCODERS.names()}
-    found |= {
-        f"augmentation {name}": _defaults(constructor_model(AUGMENTATIONS.get(name))) for name in AUGMENTATIONS.names()
-    }
+    found |= {f"encoder {name}": _defaults(constructor_model(part)) for name, part in _parts(ENCODERS)}
+    found |= {f"augmentation {name}": _defaults(constructor_model(part)) for name, part in _parts(AUGMENTATIONS)}
     found |= {f"preset {name}": to_jsonable_python(settings) for name, settings in PRESETS.items()}
-    found |= {f"config {name}": resolve_config(name).identity() for name in ready_configs()}
+    configs = {name: resolve_config(name) for name in ready_configs()}
+    own = dict(_parts(METHODS))
+    found |= {f"config {name}": config.identity() for name, config in configs.items() if config.method["name"] in own}
     return found
+
+
+def _parts(registry: Registry[Any]) -> Iterator[tuple[str, Any]]:
+    """Iterate over the package's own parts. Tests of the same process may have registered others."""
+    for name in registry.names():
+        if (part := registry.get(name)).__module__.startswith("clocs."):
+            yield name, part
 
 
 def _defaults(model: type[BaseModel]) -> dict[str, Any]:

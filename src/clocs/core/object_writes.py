@@ -76,12 +76,14 @@ def check_conditional_writes(folder: ObjectPath) -> None:
 def _check_bucket(bucket: str, prefix: str) -> None:
     probe = ObjectPath(bucket, f"{prefix}.clocs-probe-{uuid.uuid4().hex}")
     probe.opened.create(probe.key, b"1")
-    is_overwritten = probe.opened.create(probe.key, b"2") or probe.read_bytes() != b"1"
+    etag = f'"{"0" * 32}"'
+    is_overwritten = probe.opened.create(probe.key, b"2") or probe.opened.replace(probe.key, b"3", etag) is not None
+    is_overwritten = is_overwritten or probe.read_bytes() != b"1"
     probe.opened.delete(probe.key)
     if is_overwritten:
         raise StoreError(
-            f"The server of s3://{bucket} overwrites objects that a writer asked to create (it ignores If-None-Match). "
-            "Two writers would damage a store. Use a server with conditional writes."
+            f"The server of s3://{bucket} overwrites objects against the writer's condition (it ignores If-None-Match "
+            "or If-Match). Two writers would damage a store. Use a server with conditional writes."
         )
 
 

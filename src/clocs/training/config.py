@@ -21,6 +21,7 @@ EXECUTION_KEYS: Final = frozenset(
         "store",
         "extra_stores",
         "runs",
+        "mirror",
         "logger",
         "online_probe",
         "onnx",
@@ -120,6 +121,9 @@ class PretrainConfig(BaseModel):
     """Steps between checkpoints. Every epoch ends with a checkpoint, too."""
     runs: Path = Path("runs")
     """Folder in which the run creates its own."""
+    mirror: Path | None = None
+    """Folder in a bucket, ``s3://bucket/runs``, to which the run is copied after each checkpoint, and from which
+    another machine continues it; None for no copy."""
     logger: tuple[Literal["tensorboard", "mlflow", "wandb"], ...] = ()
     """Services that receive the metrics, besides the run's folder."""
     online_probe: int = Field(default=0, ge=0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from clocs.core.errors import ConfigError
+from clocs.core.locations import ObjectPath, to_location
 from clocs.methods import METHODS
 from clocs.training.batches import DRAW_BLOCK
 from clocs.training.config import PretrainConfig
@@ -31,6 +32,8 @@ def check_config(config: PretrainConfig) -> None:
         raise ConfigError("instances_per_patient cannot be used with label_unit=frames. Set label_unit=patients.")
     if config.shuffle == "blocks":
         _check_blocks(config)
+    if isinstance(to_location(config.runs), ObjectPath):
+        raise ConfigError(f"runs={config.runs}: a run needs a local folder. Set mirror=s3://bucket/folder to copy it.")
 
 
 def _check_blocks(config: PretrainConfig) -> None:

@@ -109,10 +109,15 @@ class Loop:
 
     def _restore(self, start: Checkpoint) -> None:
         """Load the checkpoint that rank 0 has chosen on every rank."""
-        on_every_rank(lambda: load_checkpoint(start, self.method, self.optimizer))
+        on_every_rank(lambda: self._load(start))
         saved = dict(start.state)
         self.fabric.strategy.precision.load_state_dict(saved.pop(PRECISION_KEY, {}))
         self.state = TrainingState.from_json(saved)
+
+    def _load(self, start: Checkpoint) -> None:
+        if self.run.mirror is not None:  # rank 0 may be on another machine
+            self.run.mirror.fetch_file(start.tensors)
+        load_checkpoint(start, self.method, self.optimizer)
 
     def epoch_steps(self, progress: Progress | None) -> None:
         """Run the remaining steps of the epoch."""
@@ -232,6 +237,8 @@ class Loop:
         state = {**self.state.to_json(), **({PRECISION_KEY: precision} if precision else {})}
         metrics = self.run.metrics.sync()
         save_checkpoint(self.run.checkpoints, self.state.step, self.method, self.optimizer, state, metrics)
+        if self.run.mirror is not None:
+            self.run.mirror.copy(self.state.step)
 
     @torch.no_grad()
     def validate(self) -> dict[str, float]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import torch
 
-from clocs.core.errors import ConfigError, EngineError, StoreError
+from clocs.core.errors import ConfigError, EngineError, IntegrityError, StoreError
 from clocs.core.files import lock_folder
 from clocs.encoders.encoder import describe_encoder, is_registered
 from clocs.methods import Method
@@ -118,11 +118,11 @@ def pretrain(
     parts = open_training_stores(options)
     run = _open_run(options, parts, method)
     result = run.result()
-    if result is None:
+    if result is None or (run.mirror is not None and not run.mirror.is_finished()):
         torch.set_num_threads(options.num_threads)
         result = _run(options, parts, run, method, progress)
         _close_process_group()
-        return {**result, "run": str(run.folder), "already_finished": False}
+        return {**result, "run": str(run.folder), "best": str(run.best)}
     _check_best_exists(run)
     folders = {"best": str(run.best), "run": str(run.folder)}  # the run may have been moved
     return {**result, **folders, "already_finished": True, "resumed_from": None}
@@ -142,7 +142,7 @@ def _open_run(config: PretrainConfig, parts: tuple[TrainingStore, ...], method: 
     label = f"{config.method['name']}-{'-'.join(part.name for part in parts)}"
     origin = {"sources": [part.origin for part in parts], "initial": initial}
     described = {**config.describe(), **describe_stores(parts), "initial": initial}
-    return Run(config.runs, label, config.identity(), origin, described)
+    return Run(config.runs, label, config.identity(), origin, described, config.mirror)
 
 
 def _close_process_group() -> None:
@@ -160,13 +160,16 @@ def _run(
 ) -> dict[str, Any]:
     fabric = build_fabric(config, run)
     with _locked(run):
+        found = from_rank_zero(lambda: _synchronize(run))
+        if found is not None:
+            return {**found, "already_finished": True, "resumed_from": None}
         start = from_rank_zero(lambda: _choose_checkpoint(run))
         dtype = torch.get_default_dtype()
         try:
             result = _train(config, parts, run, method, start, fabric, progress)
         finally:
             torch.set_default_dtype(dtype)
-    return {**result, "resumed_from": None if start is None else start.step}
+    return {**result, "already_finished": False, "resumed_from": None if start is None else start.step}
 
 
 @contextlib.contextmanager
@@ -175,6 +178,17 @@ def _locked(run: Run) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         from_rank_zero(lambda: stack.enter_context(lock_folder(run.folder)))
         yield
+
+
+def _synchronize(run: Run) -> dict[str, Any] | None:
+    """Bring the run and its copy in a bucket to the newer state of the two. Return the result of a finished run."""
+    if run.mirror is not None:
+        try:
+            newest = newest_undamaged(run.checkpoints, run.metrics.path)
+        except IntegrityError:  # replaced by the copy if there is one, otherwise raised again later
+            newest = None
+        run.mirror.take_over(-1 if newest is None else newest.step)
+    return run.result()
 
 
 def _choose_checkpoint(run: Run) -> Checkpoint | None:

@@ -10,10 +10,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from clocs.core.errors import IntegrityError
+from clocs.core.errors import ConfigError, IntegrityError
 from clocs.core.files import seal, unseal, write_bytes
+from clocs.core.locations import ObjectPath, to_location
 from clocs.core.run_identity import SCHEMA, identity_name
 from clocs.training.run_logs import Line, LogDigest, RunLog, parse_all_lines, parse_intact_lines, read_log
+from clocs.training.run_mirror import RunMirror
 
 _LOGGER = logging.getLogger(__name__)
 CONFIG, ENVIRONMENT, RESULT = "config.json", "environment.json", "result.json"
@@ -34,6 +36,7 @@ class Run:
         values: Values that differ from the defaults, as JSON.
         origin: Hashes of the inputs: store, split, frame policy, initial weights.
         config: All values with defaults, which are written to the folder.
+        mirror: Folder in a bucket to which the run is copied; None for no copy.
     """
 
     def __init__(
@@ -43,6 +46,7 @@ class Run:
         values: Mapping[str, Any],
         origin: Mapping[str, Any],
         config: Mapping[str, Any] | None = None,
+        mirror: Path | None = None,
     ) -> None:
         self.config = {"schema": SCHEMA, **(config or {**values, **origin})}
         self.name = identity_name(label, values, origin)
@@ -55,6 +59,8 @@ class Run:
         """Log of measured times."""
         self.resumes = RunLog(self.folder / RESUMES)
         """Log of resumes: the checkpoint each time, and why it was chosen."""
+        self.mirror = None if mirror is None else RunMirror(self.folder, _in_bucket(mirror), RESULT)
+        """Copy of the run in a bucket."""
 
     def kept_encoder(self, epochs: int) -> Path:
         """Return the folder of the encoder that is kept after some epochs."""
@@ -75,6 +81,8 @@ class Run:
         """Write the result, with digests of the logs, which marks the run as finished."""
         logs = {log.path.name: log.sync() for log in (self.metrics, self.timing) if log.path.exists()}
         write_bytes(self.folder / RESULT, seal({**result, _LOGS: logs}))
+        if self.mirror is not None:
+            self.mirror.finish(result["steps"])
 
     def rewind(self, metrics: LogDigest | None) -> None:
         """Drop the metrics after those of a checkpoint; None drops all metrics."""
@@ -86,6 +94,13 @@ class Run:
         lines = parse_intact_lines(read_log(self.timing.path, None))
         spent = sum(line["seconds"] for line in lines)
         return float(sum(line["frames"] for line in lines) / spent) if spent else 0.0
+
+
+def _in_bucket(mirror: Path) -> ObjectPath:
+    location = to_location(mirror)
+    if not isinstance(location, ObjectPath):
+        raise ConfigError(f"mirror={mirror}: not a bucket. Set s3://bucket/folder, or leave it out.")
+    return location
 
 
 def environment() -> dict[str, Any]:

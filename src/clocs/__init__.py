@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from clocs.inference.pretrained import load_encoder as load_encoder
     from clocs.inference.transformer import EcgEmbedder as EcgEmbedder
     from clocs.measurements.measurements import measure as measure
+    from clocs.publishing.hub import from_pretrained as from_pretrained
+    from clocs.publishing.hub import push_to_hub as push_to_hub
     from clocs.publishing.publish import publish as publish
     from clocs.signals.framing import FramePolicy as FramePolicy
     from clocs.signals.quality import GatePolicy as GatePolicy
@@ -69,6 +71,8 @@ _EXPORTS = {
     "plot": "clocs.drawing.ecg_paper:draw_recording",
     "classify_all": "clocs.inference.batch:classify_all",
     "load_encoder": "clocs.inference.pretrained:load_encoder",
+    "from_pretrained": "clocs.publishing.hub:from_pretrained",
+    "push_to_hub": "clocs.publishing.hub:push_to_hub",
     "EcgEmbedder": "clocs.inference.transformer:EcgEmbedder",
     "read": "clocs.formats:read",
     "write": "clocs.formats.writing:write",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -71,7 +72,7 @@ def _header(content: CardContent) -> str:
     licence = content.about["licence"]
     licences = [f"license: {licence.lower().replace(' ', '-')}"]
     if ";" in licence:
-        licences = ["license: other", f"license_name: {licence}"]
+        licences = ["license: other", f"license_name: {re.sub('[^a-z0-9.]+', '-', licence.lower())}"]
     tags = "tags: [ecg, electrocardiogram, self-supervised, contrastive-learning]"
     return "\n".join(("---", "library_name: clocs", *licences, tags, "---"))
 

@@ -11,7 +11,6 @@ and every second of PTB-XL, every second and all of CPSC 2018.
 from __future__ import annotations
 
 import io
-import json
 import sys
 import time
 from collections.abc import Callable
@@ -20,17 +19,19 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import torch
-from encoder_pretraining import LIMIT, OPTIONS
+from encoder_assembly import load_joint
+from encoder_pretraining import LIMIT, OPTIONS, POLICY
 from torch import Tensor, nn
 
 import clocs
 from clocs.core.files import write_bytes
 from clocs.core.seeds import generator
-from clocs.encoders import Encoder, ResNet, build_encoder
+from clocs.encoders import Encoder, ResNet
 from clocs.evaluation.benchmark.embedders import EncoderEmbedder, load_embedder
 from clocs.evaluation.benchmark.random_kernels import random_kernels
 from clocs.evaluation.benchmark.recording_features import recording_policy
 from clocs.evaluation.benchmark.unlabelled_fits import untrained_embedder
+from clocs.inference.frame_pooling import OVERLAP
 from clocs.signals.framing import FramePolicy
 from clocs.signals.leads import STANDARD_LEADS
 from clocs.store.frames import Frames
@@ -109,16 +110,12 @@ def source(name: str, store: Store, train: Mask) -> tuple[FramePolicy, Compute]:
     if kind == "untrained":
         wide = EncoderEmbedder("wide", ResNet(width=int(rest)), small.policy)
         return policy, by_lead(untrained_embedder(wide, store, train).encoder)
-    joint = FramePolicy(num_samples=500, sampling_rate=100, leads=STANDARD_LEADS, allow_missing_leads=True, overlap=0.5)
+    joint = POLICY.model_copy(update={"overlap": OVERLAP})
     if kind == "joint":
         untrained = EncoderEmbedder("joint", ResNet(**OPTIONS), joint)
         statistics = BlockStatistics(untrained_embedder(untrained, store, train).encoder)
     else:
-        folder = Path(name.partition(":")[2])
-        section = json.loads((folder / "encoder.json").read_text())
-        encoder = build_encoder(section["name"], section["options"])
-        encoder.load_state_dict(torch.load(folder / "weights.pt", weights_only=True))
-        statistics = BlockStatistics(encoder)
+        statistics = BlockStatistics(load_joint(Path(name.partition(":")[2])))
     return joint, lambda signals: statistics(np.clip(signals, -LIMIT, LIMIT))[:, None]
 
 

@@ -1,13 +1,13 @@
 """Train a joint network of twelve leads without labels, on the training patients of several stores.
 
-    python benchmarks/encoder_pretraining.py STORES OUT MINUTES [SEED]
+    python benchmarks/encoder_pretraining.py STORES OUT STEPS [SEED]
 
 ``STORES`` has stores whose split ``default`` has the published parts; only training parts are read, and stores that
-share a recording are refused. A recording gives two frames of 5 s at 100 Hz, each with leads and spans of time left
+share a recording are refused. A recording gives two frames of 5 s at 500 Hz, each with leads and spans of time left
 out. Three objectives share the network: the two frames of a recording find each other in the batch (CMSC with pairs
-weighted alike), the activations over time give back the samples of all leads, and the pooled activations give random
-kernel features of its first frame with all leads. The learning rate follows a cosine over ``MINUTES`` of the clock.
-``OUT`` gets the encoder.
+weighted alike), the activations over time give back the samples of all leads at 100 Hz, and the pooled activations give
+random kernel features of its first frame with all leads. The learning rate follows a cosine over ``STEPS``. ``OUT``
+gets the encoder.
 """
 
 from __future__ import annotations
@@ -22,12 +22,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import interpolate, mse_loss
+from torch.nn.functional import avg_pool1d, interpolate, mse_loss
 
 import clocs
 from clocs.core.seeds import generator
 from clocs.encoders import ResNet
-from clocs.encoders.encoder import describe_encoder
 from clocs.encoders.pooling import mean_and_max
 from clocs.evaluation.benchmark.feature_transforms import FeaturePCA, Standardization
 from clocs.evaluation.benchmark.random_kernels import MiniRocket
@@ -38,13 +37,17 @@ from clocs.store.frames import Frames
 from clocs.training.store_overlap import refuse_shared_recordings
 
 STORES = ("ptbxl", "physionet2020", "chapman")
-POLICY = FramePolicy(num_samples=500, sampling_rate=100, leads=STANDARD_LEADS, allow_missing_leads=True)
-OPTIONS = {"in_channels": 12, "embedding_dim": 128, "width": 48, "depth": 4, "stem_stride": 2}
+POLICY = FramePolicy(num_samples=2500, sampling_rate=500, leads=STANDARD_LEADS, allow_missing_leads=True)
+OPTIONS = {"in_channels": 12, "embedding_dim": 128, "width": 48, "depth": 4, "stem_kernel_size": 51, "stem_stride": 10}
+FACTOR = 5
+"""Samples of a frame for each sample that the network gives back."""
 NUM_KERNELS, NUM_TARGETS = 1008, 256
-STEP, MAX_FRAMES = 2, 3
-"""Every second recording of a store is used, and at most three frames of it."""
+MAX_FRAMES = 3
+"""Frames of a recording that are used, at most."""
 BATCH_SIZE, LEARNING_RATE, WARMUP, DECAY = 128, 2e-3, 0.03, 0.02
-LIMIT = 3.0
+NOISE = 0.03
+"""Standard deviation of the noise in mV."""
+LIMIT = 10.0
 """Amplitude in mV at which signals are cut off."""
 SUBSETS = ((0,), (1,), (0, 1, 2, 3, 4, 5), (6, 7, 8, 9, 10, 11))
 """Sets of leads that devices have: lead I, lead II, the limb leads, the chest leads."""
@@ -55,7 +58,7 @@ class Data:
     """Frames of recordings, and what the network predicts of each recording."""
 
     signals: npt.NDArray[np.float16]
-    """Frames (N, 12, 500) in mV, ordered by recording."""
+    """Frames (N, 12, 2500) in mV, ordered by recording."""
     first: npt.NDArray[np.int64]
     """Index of each recording's first frame; one more at the end."""
     patients: npt.NDArray[np.int64]
@@ -70,8 +73,7 @@ def load(stores: Path) -> Data:
     print("no recording is in two stores", flush=True)
     signals, counts, patients = [], [], []
     for store in opened:
-        records = store.split("default").mask("train") & (np.arange(len(store)) % STEP == 0)
-        frames = Frames(store, POLICY, records=records, all_leads=True)
+        frames = Frames(store, POLICY, records=store.split("default").mask("train"), all_leads=True)
         record = frames.recording_indices(np.arange(len(frames)))
         order = np.argsort(record, kind="stable")
         order = order[_rank(record[order]) < MAX_FRAMES]
@@ -93,13 +95,18 @@ def _rank(record: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 def kernel_targets(signals: npt.NDArray[np.float16]) -> npt.NDArray[np.float32]:
     """Return principal components of random kernel features, scaled to the square root of their deviation."""
     sample = generator(0, "kernel sample").choice(len(signals), 1000, replace=False)
-    rocket = MiniRocket(NUM_KERNELS).fit(signals[sample].astype(np.float32))
+    rocket = MiniRocket(NUM_KERNELS).fit(at_100_hz(signals[sample]))
     parts = np.array_split(signals, -(-len(signals) // 256))
-    features = np.concatenate([rocket.transform(part.astype(np.float32)) for part in parts])
+    features = np.concatenate([rocket.transform(at_100_hz(part)) for part in parts])
     values = Standardization.fit(features).transform(features)
     found = FeaturePCA.fit(values, NUM_TARGETS).transform(values)
     scaled = found / np.sqrt(found.std(0))
     return np.asarray(scaled / scaled.std(), np.float32)
+
+
+def at_100_hz(signals: npt.NDArray[np.float16]) -> npt.NDArray[np.float32]:
+    """Return frames (N, C, S) with the mean of every five samples."""
+    return np.asarray(avg_pool1d(torch.from_numpy(signals.astype(np.float32)), FACTOR).numpy())
 
 
 class Objectives(nn.Module):
@@ -117,18 +124,18 @@ class Objectives(nn.Module):
             block.register_forward_hook(lambda _module, _inputs, output: self._activations.append(output.squeeze(2)))
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return embeddings (N, E), kernel features (N, K) and samples (N, 12, 500)."""
+        """Return embeddings (N, E), kernel features (N, K) and samples at 100 Hz (N, 12, 500)."""
         self._activations.clear()
         self.encoder.tokens(inputs)
         fine, coarse = self._activations[-2:]
         patches = self.decoder(torch.cat([fine, interpolate(coarse, size=fine.shape[2])], 1)).unflatten(1, (12, 16))
-        samples = patches.transpose(2, 3).flatten(2)[..., : inputs.shape[2]]
+        samples = patches.transpose(2, 3).flatten(2)[..., : inputs.shape[2] // FACTOR]
         features = torch.cat([mean_and_max(hidden) for hidden in self._activations], 1)
         return self.encoder.embed_features(features), self.to_kernels(features), samples
 
 
 def masked_views(signals: Tensor, random: np.random.Generator) -> tuple[Tensor, Tensor]:
-    """Return frames with leads and spans left out, and where samples are left out, (N, 12, S) both."""
+    """Return frames with leads and spans left out, (N, 12, S), and where samples at 100 Hz are left out."""
     count, channels, length = signals.shape
     kept = np.ones((count, channels, length), np.bool_)
     for row, kind in enumerate(random.random(count)):
@@ -139,20 +146,20 @@ def masked_views(signals: Tensor, random: np.random.Generator) -> tuple[Tensor, 
             kept[row, random.permutation(channels)[: random.integers(1, channels)]] = False
         for _ in range(random.integers(0, 4)):
             begin = random.integers(length)
-            kept[row, :, begin : begin + random.integers(20, 100)] = False
+            kept[row, :, begin : begin + random.integers(100, 500)] = False
     mask = torch.from_numpy(kept)
-    noise = torch.from_numpy(random.standard_normal(signals.shape, np.float32)).mul_(0.02)
-    return (signals + noise) * mask, ~mask
+    noise = torch.randn(signals.shape).mul_(NOISE)
+    return noise.add_(signals).mul_(mask), ~mask[..., ::FACTOR]
 
 
-def train(data: Data, out: Path, minutes: float, seed: int) -> None:
+def train(data: Data, out: Path, steps: int, seed: int) -> None:
     """Train, and write the weights of the encoder after every 500 steps."""
     torch.manual_seed(seed)
     random, model = generator(seed, "pretraining"), Objectives()
     optimizer = torch.optim.AdamW(model.parameters(), LEARNING_RATE, weight_decay=DECAY)
-    begin, cpu, step = time.monotonic(), time.process_time(), 0
-    order = np.empty(0, np.int64)
-    while (done := (time.monotonic() - begin) / 60 / minutes) < 1:
+    begin, order = time.process_time(), np.empty(0, np.int64)
+    for step in range(steps):
+        done = step / steps
         if len(order) < BATCH_SIZE:
             order = random.permutation(len(data.patients))
         records, order = order[:BATCH_SIZE], order[BATCH_SIZE:]
@@ -164,14 +171,12 @@ def train(data: Data, out: Path, minutes: float, seed: int) -> None:
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 5.0)
         optimizer.step()
-        step += 1
-        if step % 50 == 0 or step < 5:
+        if step % 50 == 0:
             values = {name: round(value.item(), 4) for name, value in losses.items()}
-            about = {"step": step, "done": round(done, 4), "core_seconds": round(time.process_time() - cpu), **values}
-            print(json.dumps(about), flush=True)
+            print(json.dumps({"step": step, "core_seconds": round(time.process_time() - begin), **values}), flush=True)
         if step % 500 == 0:
-            save(model, out)
-    save(model, out)
+            save(model, out, steps, seed)
+    save(model, out, steps, seed)
 
 
 def step_losses(
@@ -185,7 +190,7 @@ def step_losses(
     signals *= torch.from_numpy(random.uniform(0.9, 1.1, (len(signals), 1, 1)).astype(np.float32))
     inputs, left_out = masked_views(signals, random)
     embeddings, kernels, samples = model(inputs)
-    error = (samples - signals).square().clamp(max=4) / 0.04
+    error = (samples - avg_pool1d(signals, FACTOR)).square().clamp(max=4) / 0.04
     targets = torch.from_numpy(np.concatenate([data.targets[records]] * 2))
     views = embeddings.unflatten(0, (2, -1)).transpose(0, 1)
     return {
@@ -195,14 +200,30 @@ def step_losses(
     }
 
 
-def save(model: Objectives, out: Path) -> None:
-    """Write the encoder: its description and its weights."""
+def save(model: Objectives, out: Path, steps: int, seed: int) -> None:
+    """Write the encoder's weights, and how it was trained."""
     out.mkdir(parents=True, exist_ok=True)
-    (out / "encoder.json").write_text(json.dumps(describe_encoder(model.encoder)))
+    (out / "training.json").write_text(json.dumps(about_training(steps, seed), indent=1))
     torch.save(model.encoder.state_dict(), out / "weights.pt")
 
 
+def about_training(steps: int, seed: int) -> dict[str, object]:
+    """Return the options of the training, for the config of the encoder."""
+    return {
+        "method": {"name": "cmsc", "objectives": ["contrast", "samples", "kernels"], "off_diagonals": "equal"},
+        "encoder": {"name": "resnet", **OPTIONS},
+        "batch_size": BATCH_SIZE,
+        "optimizer": "adamw",
+        "learning_rate": LEARNING_RATE,
+        "weight_decay": DECAY,
+        "schedule": "cosine",
+        "max_steps": steps,
+        "seed": seed,
+        "frames": {"normalization": POLICY.normalization},
+    }
+
+
 if __name__ == "__main__":
-    folder, target, minutes, *rest = sys.argv[1:]
+    folder, target, steps, *rest = sys.argv[1:]
     torch.set_num_threads(1)
-    train(load(Path(folder)), Path(target), float(minutes), int(rest[0]) if rest else 0)
+    train(load(Path(folder)), Path(target), int(steps), int(rest[0]) if rest else 0)

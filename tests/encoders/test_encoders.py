@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,7 +16,11 @@ from clocs.encoders import ENCODERS, Encoder, PCAEncoder, ResNet, build_encoder,
 from clocs.encoders.encoder import describe_encoder, parse_encoder
 from tests import forked
 
-NEEDED: dict[str, dict[str, Any]] = {"pca": {"encoder": {"name": "resnet", "depth": 2}}}
+RESNET = {"name": "resnet", "depth": 2}
+NEEDED: dict[str, dict[str, Any]] = {
+    "pca": {"encoder": RESNET},
+    "lead_and_joint": {"lead_encoder": RESNET, "joint_encoder": RESNET},
+}
 """Options without a default."""
 NUM_SAMPLES = 500
 
@@ -29,11 +34,17 @@ def small(name: str, **options: Any) -> Encoder:
         return build_encoder(name, {**needed, **options})
 
 
+def outputs(encoder: Encoder) -> list[Callable[..., Tensor]]:
+    """Return the functions that give the outputs which an encoder has."""
+    sizes = {encoder.tokens: encoder.token_dim, encoder.features: encoder.num_features}
+    return [encoder, *(call for call, size in sizes.items() if size is not None)]
+
+
 every_encoder = pytest.mark.parametrize("name", ENCODERS.names())
 
 
 def test_the_encoders_of_the_package_are_registered() -> None:
-    assert ENCODERS.names() == ["cnn", "patch_transformer", "pca", "resnet", "s4d"]
+    assert ENCODERS.names() == ["cnn", "lead_and_joint", "patch_transformer", "pca", "resnet", "s4d"]
 
 
 @every_encoder
@@ -112,7 +123,7 @@ def test_an_absent_lead_is_a_zero_lead(name: str) -> None:
     mask = torch.tensor([[True, True, True], [True, False, True], [False, False, True], [True, True, False]])
     zeroed = signals * mask.unsqueeze(2)
     signals[~mask] = torch.nan  # any values of an absent lead
-    for call in (encoder, encoder.tokens, encoder.features):
+    for call in outputs(encoder):
         torch.testing.assert_close(call(signals, mask), call(zeroed), rtol=0, atol=0)
     whole = torch.ones(4, 3, dtype=torch.bool)
     torch.testing.assert_close(encoder(zeroed, whole), encoder(zeroed), rtol=0, atol=0)
@@ -151,7 +162,7 @@ def test_a_state_dict_restores_the_method(name: str) -> None:
 def test_float64(name: str) -> None:
     encoder = small(name, in_channels=2).double()
     signals = torch.randn(3, 2, NUM_SAMPLES, dtype=torch.float64)
-    for call in (encoder, encoder.tokens, encoder.features):
+    for call in outputs(encoder):
         assert call(signals).dtype == torch.float64
     single = small(name, in_channels=2)
     single.load_state_dict(encoder.state_dict())

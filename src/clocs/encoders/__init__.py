@@ -2,6 +2,7 @@
 
 from clocs.encoders.cnn import CNN
 from clocs.encoders.encoder import ENCODERS, Encoder, build_encoder, register
+from clocs.encoders.lead_and_joint import LeadAndJointEncoder
 from clocs.encoders.patch_transformer import PatchTransformer
 from clocs.encoders.pca import PCAEncoder
 from clocs.encoders.resnet import ResNet
@@ -13,6 +14,7 @@ __all__ = [
     "ENCODERS",
     "S4D",
     "Encoder",
+    "LeadAndJointEncoder",
     "PCAEncoder",
     "PatchTransformer",
     "ResNet",

@@ -248,11 +248,40 @@ def non_default_encoder_options(
     Arguments and errors are those of :func:`parse_encoder`.
     """
     changed = non_default_options(ENCODERS.get(name), options, exclude=exclude)
-    inner = changed.get("encoder")
-    if isinstance(inner, Mapping):
-        values = {key: value for key, value in inner.items() if key != "name"}
-        changed["encoder"] = {"name": inner["name"], **non_default_encoder_options(inner["name"], values)}
+    for key, inner in changed.items():
+        if isinstance(inner, Mapping):
+            changed[key] = {"name": inner["name"], **non_default_encoder_options(*_name_and_options(inner))}
     return changed
+
+
+def section_with_all_options(encoder: Encoder | Mapping[str, Any]) -> Encoder | dict[str, Any]:
+    """Return the config section of an encoder with all its options; an encoder object is returned as it is.
+
+    Raises:
+        ValueError: The section is invalid. Pydantic reports it with the errors of other options.
+    """
+    if isinstance(encoder, Encoder):
+        return encoder
+    name, options = _name_and_options(encoder)
+    try:
+        return {"name": name, **parse_encoder(name, options)}
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
+
+
+def encoder_from_section(section: Mapping[str, Any], in_channels: int | None = None) -> Encoder:
+    """Build an encoder from its config section, ``{"name": ..., option: value}``.
+
+    Args:
+        section: The section.
+        in_channels: Number of leads; None for that of the section.
+    """
+    name, options = _name_and_options(section)
+    return build_encoder(name, options if in_channels is None else {**options, "in_channels": in_channels})
+
+
+def _name_and_options(section: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    return str(section.get("name", "")), {key: value for key, value in section.items() if key != "name"}
 
 
 def describe_encoder(encoder: Encoder) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import numpy as np
@@ -13,28 +13,17 @@ from pydantic import AfterValidator, Field
 from torch import Tensor, nn
 
 from clocs.core.errors import ConfigError
-from clocs.encoders.encoder import ENCODERS, Encoder, build_encoder, parse_encoder
+from clocs.core.seeds import generator
+from clocs.encoders.encoder import ENCODERS, Encoder, encoder_from_section, section_with_all_options
 
 Floats = npt.NDArray[np.float64]
 MIN_VARIANCE = 1e-10
 """Variance below which a feature counts as constant and gets no weight."""
 
 
-def _with_all_options(encoder: Encoder | Mapping[str, Any]) -> Encoder | dict[str, Any]:
-    """Return the config section of an encoder with all its options; an encoder object is returned as it is."""
-    if isinstance(encoder, Encoder):
-        return encoder
-    options = {key: value for key, value in encoder.items() if key != "name"}
-    name = str(encoder.get("name", ""))
-    try:
-        return {"name": name, **parse_encoder(name, options)}
-    except ConfigError as error:  # a ValueError is what pydantic reports with the other options' errors
-        raise ValueError(str(error)) from error
-
-
 @ENCODERS.register("pca")
 class PCAEncoder(Encoder):
-    """Replace the last layer of an encoder by the whitened PCA of its features.
+    """Replace the last layer of an encoder by the PCA of its features.
 
     The last layer is what the loss acted on, like a projection head, so features before it are often better.
     :meth:`fit` sets the components; until then the layer has random weights. The new layer is linear, and fine-tuning
@@ -59,11 +48,11 @@ class PCAEncoder(Encoder):
 
     def __init__(
         self,
-        encoder: Annotated[Encoder | dict[str, Any], AfterValidator(_with_all_options)],
+        encoder: Annotated[Encoder | dict[str, Any], AfterValidator(section_with_all_options)],
         embedding_dim: Annotated[int, Field(gt=0)] = 128,
         in_channels: Annotated[int, Field(gt=0)] | None = None,
     ) -> None:
-        inner = copy.deepcopy(encoder) if isinstance(encoder, Encoder) else _build(encoder, in_channels)
+        inner = copy.deepcopy(encoder) if isinstance(encoder, Encoder) else encoder_from_section(encoder, in_channels)
         if in_channels not in (None, inner.in_channels):
             raise ConfigError(f"in_channels={in_channels}: the encoder has {inner.in_channels}. Leave in_channels out.")
         if inner.num_features is None:
@@ -147,13 +136,19 @@ class PCAEncoder(Encoder):
         self.linear = nn.Identity()
 
     @torch.no_grad()
-    def fit(self, datasets: Iterable[npt.NDArray[Any] | Tensor]) -> float:
+    def fit(
+        self, datasets: Iterable[npt.NDArray[Any] | Tensor], *, whitening: float = 1.0, rotation: int | None = None
+    ) -> float:
         """Set the last layer to the principal components of features.
 
-        Features and components are scaled to variance one. All datasets have the same weight.
+        Features are scaled to variance one. All datasets have the same weight.
 
         Args:
             datasets: Features (N, P) of each dataset.
+            whitening: Power of its standard deviation that each component is divided by. 1: all components have
+                variance one. 0: they keep their variances.
+            rotation: Seed of a random rotation of the components. All dimensions then have similar variances, so that
+                scaling them one by one keeps what the whitening left. None: there is no rotation.
 
         Returns:
             The share of the variance that the components explain.
@@ -162,16 +157,15 @@ class PCAEncoder(Encoder):
             ConfigError: The features have fewer dimensions than the embedding.
         """
         moments = [_moments(np.asarray(features)) for features in datasets]
-        weight, bias, explained = components(moments, self.embedding_dim)
+        weight, bias, explained = components(moments, self.embedding_dim, whitening)
+        if rotation is not None:
+            size = (self.embedding_dim, self.embedding_dim)
+            rotated = np.linalg.qr(generator(rotation, "rotation of components").standard_normal(size))[0]
+            weight, bias = rotated @ weight, rotated @ bias
         assert isinstance(self.linear, nn.Linear)
         self.linear.weight.copy_(torch.from_numpy(weight))
         self.linear.bias.copy_(torch.from_numpy(bias))
         return explained
-
-
-def _build(section: Mapping[str, Any], in_channels: int | None) -> Encoder:
-    options = {key: value for key, value in section.items() if key != "name"}
-    return build_encoder(section["name"], options if in_channels is None else {**options, "in_channels": in_channels})
 
 
 def _moments(features: npt.NDArray[Any]) -> tuple[Floats, Floats]:
@@ -180,14 +174,17 @@ def _moments(features: npt.NDArray[Any]) -> tuple[Floats, Floats]:
     return exact.mean(0), exact.T @ exact / len(exact)
 
 
-def components(moments: list[tuple[Floats, Floats]], count: int) -> tuple[Floats, Floats, float]:
-    """Return the linear layer, (E, P) and (E,), that gives whitened components, and the share of explained variance.
+def components(
+    moments: list[tuple[Floats, Floats]], count: int, whitening: float = 1.0
+) -> tuple[Floats, Floats, float]:
+    """Return the linear layer, (E, P) and (E,), that gives components, and the share of the variance they explain.
 
     A constant feature gets no weight. The largest weight of each component is positive.
 
     Args:
         moments: Mean (P,) and mean of products (P, P) of each dataset.
         count: Number E of components.
+        whitening: Power of its standard deviation that each component is divided by.
 
     Raises:
         ConfigError: The features have fewer dimensions than ``count``.
@@ -203,5 +200,5 @@ def components(moments: list[tuple[Floats, Floats]], count: int) -> tuple[Floats
         raise ConfigError(f"embedding_dim={count}: the features have only {rank} dimensions. Use at most {rank}.")
     largest = np.abs(vectors).argmax(0)
     vectors = vectors * np.sign(vectors[largest, np.arange(count)])
-    weight = (vectors / np.sqrt(kept)).T * scale
+    weight = (vectors / kept ** (whitening / 2)).T * scale
     return weight, -weight @ mean, float(kept.sum() / values.sum())

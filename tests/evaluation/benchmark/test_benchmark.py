@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -76,6 +77,19 @@ def test_an_unknown_network_is_refused_before_any_work(stores: Path, tmp_path: P
     with pytest.raises(ConfigError, match="no-such-network"):
         clocs.benchmark(["scratch:no-such-network"], stores, tmp_path / "out", tasks=["synthetic:rhythm"])
     assert not (tmp_path / "out").exists()
+
+
+def test_cells_of_earlier_calls_are_kept_on_the_same_store_and_split(tmp_path: Path) -> None:
+    def row(encoder: str, task: str, store: str) -> dict[str, Any]:
+        cell = {"encoder": encoder, "dataset": "made-up", "task": task}
+        return {"cell": cell, "origin": {"data": {"made-up": [store, "split"]}}}
+
+    again, other_encoder, other_task = row("a", "pair", "now"), row("b", "pair", "now"), row("a", "many", "before")
+    earlier = [again, other_encoder, other_task, row("c", "pair", "before")]
+    (tmp_path / "benchmark.json").write_text(json.dumps({"rows": earlier}))
+    kept = module._earlier_rows(tmp_path / "benchmark.json", [row("a", "pair", "now")])
+    assert kept == [other_encoder, other_task]
+    assert module._earlier_rows(tmp_path / "none.json", []) == []
 
 
 @pytest.mark.slow

@@ -32,7 +32,7 @@ class BenchmarkResult:
     """Results of a benchmark."""
 
     rows: list[dict[str, Any]]
-    """Summaries of the finished cells, an encoder or control on a task each; tasks of earlier calls come first."""
+    """Summaries of the finished cells, an encoder or control on a task each; those of earlier calls come first."""
     page: str
     """Tables of all tasks, in Markdown."""
     failed: list[str] = field(default_factory=list)
@@ -57,8 +57,8 @@ def benchmark(
 
     Each encoder is followed by its own network without training; random convolution kernels stand in every table.
     Finished cells are kept in ``out``, so that the same call continues after a kill and another encoder costs only its
-    own cells. ``benchmark.json`` keeps the tasks of earlier calls that this one does not evaluate. Encoders that have
-    seen test recordings are refused.
+    own cells. ``benchmark.json`` keeps the cells of earlier calls that this one does not evaluate, unless the store or
+    split of their task is another one now. Encoders that have seen test recordings are refused.
 
     Args:
         encoders: Names of shipped encoders, folders of encoders or runs, and ``scratch:NETWORK`` for a registered
@@ -103,16 +103,25 @@ def benchmark(
         workspace.name(cell)  # raises early if an encoder or a split is missing
     summary = run_grid(cells, workspace, run_cell, engine=engine, workers=workers, progress=progress)
     rows = summarize([row for cell in cells if (row := workspace.result(cell)) is not None])
-    rows = _earlier_rows(folder / RESULTS, set(chosen)) + rows
+    rows = _earlier_rows(folder / RESULTS, rows) + rows
     content = {"protocol": PROTOCOL, "rows": rows, "failed": summary.failed}
     write_bytes(folder / RESULTS, json.dumps(content, indent=1, sort_keys=True).encode())
     return BenchmarkResult(rows, write_pages(folder), summary.failed)
 
 
-def _earlier_rows(results: Path, chosen: Collection[tuple[str, str]]) -> list[dict[str, Any]]:
-    """Return the rows of earlier results whose tasks are not evaluated now."""
-    rows = json.loads(results.read_bytes())["rows"] if results.exists() else []
-    return [row for row in rows if (row["cell"]["dataset"], row["cell"]["task"]) not in chosen]
+def _earlier_rows(results: Path, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows of earlier results that were not evaluated again, on the stores and splits of today."""
+    earlier = json.loads(results.read_bytes())["rows"] if results.exists() else []
+    cells, data = [row["cell"] for row in rows], {_task(row): row["origin"]["data"] for row in rows}
+    return [
+        row
+        for row in earlier
+        if row["cell"] not in cells and data.get(_task(row), row["origin"]["data"]) == row["origin"]["data"]
+    ]
+
+
+def _task(row: dict[str, Any]) -> tuple[str, str]:
+    return row["cell"]["dataset"], row["cell"]["task"]
 
 
 def _chosen_tasks(stores: Path, tasks: Sequence[str]) -> Iterator[tuple[str, str]]:

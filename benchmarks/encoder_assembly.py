@@ -1,0 +1,148 @@
+"""Assemble an encoder of any leads: clocs-small for each lead, and a joint network, each with a PCA.
+
+    python benchmarks/encoder_assembly.py STORES JOINT OUT [JOINT_DIM]
+
+``STORES`` has the stores of ``encoder_pretraining.py``, and ``JOINT`` is its result. Components are fitted without
+labels, on at most 1,000 training recordings of each store. ``OUT`` gets the encoder, without classifiers.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from encoder_pretraining import OPTIONS, POLICY, STORES
+from torch import nn
+
+import clocs
+from clocs.core.seeds import generator
+from clocs.encoders import Encoder, LeadAndJointEncoder, PCAEncoder, ResNet
+from clocs.encoders.encoder import describe_encoder
+from clocs.store.frames import Frames
+from clocs.store.store import Store
+from clocs.training.encoder_folder import read_config
+from clocs.training.encoder_module import load_encoder_folder, save_encoder
+from clocs.training.onnx_export import finish_encoder
+from clocs.training.seen_recordings import extend_seen_keys, save_seen_keys, seen_keys
+from clocs.training.shipped import find_encoder_folder
+
+LEAD_ENCODER = "clocs-small"
+LEAD_DIM, JOINT_DIM = 128, 512
+WHITENING = 0.5
+MAX_RECORDINGS, MAX_FRAMES = 1000, 4
+"""Training recordings of a store that the components are fitted on, and frames of each, as a mean."""
+Floats = npt.NDArray[np.float32]
+
+
+def load_joint(folder: Path) -> ResNet:
+    """Return the trained joint network."""
+    joint = ResNet(**OPTIONS)
+    joint.load_state_dict(torch.load(folder / "weights.pt", weights_only=True))
+    return joint.eval()
+
+
+def sample_frames(store: Store) -> Floats:
+    """Return frames (N, 12, S) of some training recordings that have all leads."""
+    train = np.flatnonzero(store.split("default").mask("train"))
+    random = generator(0, "components")
+    chosen = np.zeros(len(store), np.bool_)
+    chosen[random.choice(train, min(MAX_RECORDINGS, len(train)), replace=False)] = True
+    frames = Frames(store, POLICY, records=chosen, all_leads=True)
+    items = np.arange(len(frames))
+    items = np.sort(random.permutation(items[frames.lead_mask(items).all(1)])[: MAX_FRAMES * MAX_RECORDINGS])
+    return np.asarray(frames.views(items)[:, 0], np.float32)
+
+
+@torch.inference_mode()
+def features(encoder: Encoder, frames: Floats) -> Floats:
+    """Return the features (N, P) of frames (N, C, S)."""
+    parts = np.array_split(frames, -(-len(frames) // 256))
+    return np.concatenate([encoder.features(torch.from_numpy(part)).numpy() for part in parts])
+
+
+def with_components(encoder: Encoder, samples: list[Floats], count: int) -> tuple[PCAEncoder, float]:
+    """Return an encoder whose embedding is a PCA of its features, and the share of the variance that it explains."""
+    found = PCAEncoder(encoder, count).eval()
+    channels = encoder.in_channels
+    explained = found.fit(
+        (features(encoder, frames.reshape(-1, channels, frames.shape[2])) for frames in samples),
+        whitening=WHITENING,
+        rotation=0,
+    )
+    return found, round(explained, 4)
+
+
+@torch.no_grad()
+def round_to_float16(module: nn.Module) -> None:
+    """Round all weights to float16, so that archives compress them to half the size."""
+    for value in module.state_dict().values():
+        if value.is_floating_point():
+            value.copy_(value.half())
+
+
+def describe(stores: list[Store], encoder: Encoder, trained: dict[str, Any], pca: dict[str, Any]) -> dict[str, Any]:
+    """Return the config of the encoder."""
+    small = read_config(find_encoder_folder(LEAD_ENCODER))
+    splits = [store.split("default") for store in stores]
+    pairs = zip(stores, splits, strict=True)
+    hashes = [{"store_sha256": store.sha256, "split_sha256": split.sha256} for store, split in pairs]
+    names = [str(store.manifest.dataset["name"]) for store in stores]
+    licences = [str(store.manifest.dataset["licence"]) for store in stores] + small["licence"].split("; ")
+    return {
+        "format": small["format"],
+        "encoder": describe_encoder(encoder),
+        "input": {
+            "unit": "mV",
+            "sampling_rate": POLICY.sampling_rate,
+            "num_samples": POLICY.num_samples,
+            "leads": list(POLICY.leads),
+            "normalization": POLICY.normalization,
+            "policy": POLICY.model_dump(mode="json"),
+            "lead_dropout": True,
+        },
+        "training": {
+            **trained,
+            **hashes[0],
+            "dataset": " + ".join(names),
+            "extra_stores": hashes[1:],
+            "lead_encoder": {"name": LEAD_ENCODER, "weights_sha256": small["weights_sha256"]},
+        },
+        "pca": {**pca, "recordings": MAX_RECORDINGS, "whitening": WHITENING},
+        "licence": "; ".join(dict.fromkeys(licences)),
+    }
+
+
+def assemble(stores: list[Store], joint_folder: Path, out: Path, joint_dim: int) -> None:
+    """Write the encoder."""
+    small, small_about = load_encoder_folder(find_encoder_folder(LEAD_ENCODER))
+    samples = list(map(sample_frames, stores))
+    lead, lead_explained = with_components(small, samples, LEAD_DIM)
+    joint, joint_explained = with_components(load_joint(joint_folder), samples, joint_dim)
+    total = joint.in_channels * LEAD_DIM + joint_dim
+    encoder = LeadAndJointEncoder(lead, joint, embedding_dim=total, head="none").eval()
+    round_to_float16(encoder)
+    pca = {"explained": {"lead_encoder": lead_explained, "joint_encoder": joint_explained}}
+    about = describe(stores, encoder, json.loads((joint_folder / "training.json").read_text()), pca)
+    keys = list(_seen(stores))
+    folder = find_encoder_folder(LEAD_ENCODER)
+    out.mkdir(parents=True, exist_ok=True)
+    about["seen_sha256"] = save_seen_keys(out, extend_seen_keys(folder, small_about, keys))
+    save_encoder(out, encoder, about)
+    print(pca, finish_encoder(out, encoder) or "with ONNX")
+
+
+def _seen(stores: list[Store]) -> Iterator[Any]:
+    return (seen_keys(store, store.split("default")) for store in stores)
+
+
+if __name__ == "__main__":
+    source, trained, target, *rest = sys.argv[1:]
+    torch.set_num_threads(1)
+    opened = [clocs.open_store(Path(source) / name) for name in STORES]
+    assemble(opened, Path(trained), Path(target), int(rest[0]) if rest else JOINT_DIM)

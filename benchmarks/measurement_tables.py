@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from measurement_files import COMPARED, differences
 from page_tables import table, write_tables
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements.md"
@@ -24,6 +26,13 @@ VALUES = {
     "qtc_bazett": "QTc (Bazett), ms",
     "qrs_axis": "QRS axis, degrees",
     "t_axis": "T axis, degrees",
+}
+FILE_VALUES = {
+    "heart_rate": "rate",
+    "pr_interval": "PR",
+    "qrs_duration": "QRS",
+    "qt_interval": "QT",
+    "qtc_bazett": "QTc",
 }
 
 
@@ -98,6 +107,33 @@ def _absent(results: dict[str, Any]) -> str:
     return table(["recordings", "number", "with a heart rate", "with the interval"], rows)
 
 
+def _files(results: dict[str, Any]) -> str:
+    rows = []
+    for row in results["files"]:
+        cells = [_beside(row, (name,)) for name in FILE_VALUES]
+        rows.append([f"`{row['file']}`", *cells, _beside(row, ("qrs_axis", "t_axis"))])
+    return table(["file", *(title for title in FILE_VALUES.values()), "QRS, T axis"], rows)
+
+
+def _beside(row: dict[str, Any], names: tuple[str, ...]) -> str:
+    """Return our values and those of the file; a line for each that is missing."""
+    ours, stated = ([values.get(name) for name in names] for values in (row["ours"], row["stated"]))
+    if all(value is None for value in stated):
+        return ""
+    return " / ".join(", ".join("-" if value is None else f"{value:.0f}" for value in side) for side in (ours, stated))
+
+
+def _file_errors(results: dict[str, Any]) -> str:
+    rows = []
+    for name in COMPARED:
+        found = np.array(differences(results["files"], name))
+        stated = sum(name in row["stated"] for row in results["files"])
+        shares = [f"{(np.abs(found) <= limit).sum()}" for limit in (10, 20)]
+        largest = f"{found[np.argmax(np.abs(found))]:+.0f}"
+        rows.append([VALUES[name], f"{len(found)} of {stated}", f"{np.median(found):+.0f}", *shares, largest])
+    return table(["value", "measured", "median difference", "within 10", "within 20", "largest"], rows)
+
+
 def _speed(results: dict[str, Any]) -> str:
     found = results["chapman"]
     return (
@@ -112,5 +148,7 @@ TABLES = {
     "mitdb": _mitdb,
     "synthetic": _synthetic,
     "absent": _absent,
+    "files": _files,
+    "file-errors": _file_errors,
     "speed": _speed,
 }

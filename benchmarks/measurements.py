@@ -3,10 +3,12 @@
 Measure with the full data, then write the tables of the docs page from the committed results:
 
     python benchmarks/measurements.py measure TWELVE CHAPMAN_STORE [PART ...]
+    python benchmarks/measurements.py files ARCHIVE
     python benchmarks/measurements.py page
 
 ``TWELVE`` has the folders ``ludb``, ``mitdb`` and ``chapman`` as their publishers lay them out. Odd records of LUDB and
-Chapman's training part were used to choose constants, even records and the test part are reported.
+Chapman's training part were used to choose constants, even records and the test part are reported. ``ARCHIVE`` is a
+folder or zip archive of ECG files that state measurements.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from measurement_files import measure_files
 from measurement_references import CSE_SD, ReferenceBeat, chapman_values, ludb_record, mitdb_record
 from measurement_tables import write_page
 
@@ -265,6 +268,9 @@ def main(arguments: list[str]) -> None:
         for part in arguments[3:] or PARTS:
             results[part] = PARTS[part](Path(arguments[1]), Path(arguments[2]))
             RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+    elif arguments[:1] == ["files"] and len(arguments) == 2:
+        results = json.loads(RESULTS.read_text()) | {"files": measure_files(Path(arguments[1]))}
+        RESULTS.write_text(json.dumps(results, indent=1) + "\n")
     elif arguments == ["page"]:
         write_page(json.loads(RESULTS.read_text()))
     else:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from clocs.core.pseudonyms import make_key as make_key
     from clocs.core.recording import Episode as Episode
     from clocs.core.recording import Recording as Recording
+    from clocs.core.stated_measurements import StatedMeasurements as StatedMeasurements
     from clocs.datasets import DATASETS as DATASETS
     from clocs.datasets.download import download as download
     from clocs.drawing.ecg_paper import draw_recording
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
 _EXPORTS = {
     "Episode": "clocs.core.recording:Episode",
     "Recording": "clocs.core.recording:Recording",
+    "StatedMeasurements": "clocs.core.stated_measurements:StatedMeasurements",
     "DATASETS": "clocs.datasets:DATASETS",
     "download": "clocs.datasets.download:download",
     "plot": "clocs.drawing.ecg_paper:draw_recording",

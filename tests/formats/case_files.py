@@ -169,7 +169,7 @@ def _philips(case: Case) -> Files:
         case.recording.digital.astype("<i2").tobytes(),
         labels=" ".join(case.recording.leads),
         more=f'durationperchannel="{round(1000 * case.num_samples / case.sampling_rate)}" numberofleads="{case.leads}"',
-        about=f"<interpretations><heartrate>{case.heart_rate}</heartrate></interpretations>",
+        about=f"<globalmeasurements><heartrate>{case.heart_rate}</heartrate></globalmeasurements>",
     )
     text = text.replace('resolution="5"', f'resolution="{case.microvolts:g}"')
     return _utf8_file(text.replace('samplespersecond="500"', f'samplespersecond="{case.sampling_rate:g}"'))

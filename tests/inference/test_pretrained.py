@@ -18,8 +18,9 @@ from torch.nn.functional import batch_norm, conv1d, max_pool1d
 import clocs
 from clocs.core.errors import ConfigError, IntegrityError, LeadError, StoreError
 from clocs.core.files import seal, unseal
-from clocs.core.recording import Provenance, Recording
+from clocs.core.recording import Recording
 from clocs.core.sources import Source, open_source
+from clocs.core.stated_measurements import StatedMeasurements
 from clocs.datasets import DATASETS, Entry
 from clocs.datasets.dataset import Options
 from clocs.inference import pretrained
@@ -322,7 +323,10 @@ def test_leads_of_no_set_are_rejected(of_both: PretrainedEncoder) -> None:
 
 def test_suspicious_electrodes_and_sampling_rates_are_noted(of_both: PretrainedEncoder) -> None:
     """Not refused: a heart on the right looks the same."""
-    swapped, slow = swapped_arms(), replace(sinus_rhythm(), sampling_rate=250.0, provenance=Provenance(heart_rate=68))
+    swapped, slow = (
+        swapped_arms(),
+        replace(sinus_rhythm(), sampling_rate=250.0, stated_measurements=StatedMeasurements(heart_rate=68)),
+    )
     assert of_both.classify(swapped).notes[-1].startswith("lead I: P, QRS and T point down: arm electrodes swapped")
     note = of_both.classify(slow).notes[-1]
     assert note.startswith("sampling_rate: 34 beats per minute at 250 Hz, but the file states 68")

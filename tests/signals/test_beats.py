@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clocs.core.recording import Provenance, Recording, missing_value, quantize
+from clocs.core.recording import Recording, missing_value, quantize
 from clocs.core.sources import open_source
+from clocs.core.stated_measurements import StatedMeasurements
 from clocs.datasets import DATASETS
 from clocs.datasets.chapman import sheet_rows
 from clocs.datasets.folder import FOLDER
@@ -124,7 +125,7 @@ def test_the_interval_agrees_with_the_heart_rate_of_real_devices(hospital_files:
     assert len(names) >= 20
     for name in names:
         recording = read_from(source, name)
-        beats, stated = find_beats(recording), recording.provenance.heart_rate
+        beats, stated = find_beats(recording), recording.stated_measurements.heart_rate
         assert beats is not None
         assert stated is not None, name
         assert 60 / beats.interval == pytest.approx(stated, rel=0.11), name
@@ -159,7 +160,7 @@ def with_lead_one(recording: Recording, heart_rate: float) -> Recording:
         recording.select(("aVR", "II", "V2")),
         digital=digital,
         leads=("I", "II", "V2"),
-        provenance=Provenance(heart_rate=heart_rate),
+        stated_measurements=StatedMeasurements(heart_rate=heart_rate),
     )
 
 
@@ -172,9 +173,9 @@ def count_reasons(data: Path, name: str, step: int) -> dict[str, Counter[str]]:
     """Count reasons by change: none, a wrong sampling rate, swapped arms; with and without a stated heart rate."""
     found: dict[str, Counter[str]] = {}
     for recording in real_recordings(data, name, step):
-        silent = replace(recording, provenance=Provenance())
+        silent = replace(recording, stated_measurements=StatedMeasurements())
         for kind, one in (("", silent), (", heart rate stated", recording)):
-            if not one.provenance.heart_rate and kind:
+            if not one.stated_measurements.heart_rate and kind:
                 continue
             found.setdefault(f"unchanged{kind}", Counter())[first_reason(one)] += 1
             for word, factor in (("half", 0.5), ("twice", 2.0)):

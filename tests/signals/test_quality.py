@@ -13,6 +13,7 @@ from hypothesis.extra.numpy import arrays
 from pydantic import ValidationError
 
 from clocs.core.recording import Provenance, Recording, missing_value
+from clocs.core.stated_measurements import StatedMeasurements
 from clocs.signals.leads import add_derived_leads
 from clocs.signals.quality import GATE_OFF, REASONS, GatePolicy, assess
 from tests.conftest import make_recording
@@ -37,7 +38,7 @@ FAULTS: dict[str, tuple[Recording, set[tuple[str, str]]]] = {
     "saturated": (twelve_leads(set_samples("V5", 2500, 1000, 1101)), {("saturated", "V5")}),
     "lead_equations": (twelve_leads(swap_leads("aVR", "aVL")), {("lead_equations", "aVR"), ("lead_equations", "aVL")}),
     "sampling_rate": (
-        replace(sinus_rhythm(), sampling_rate=250.0, provenance=Provenance(heart_rate=68)),
+        replace(sinus_rhythm(), sampling_rate=250.0, stated_measurements=StatedMeasurements(heart_rate=68)),
         {("sampling_rate", "")},
     ),
     "electrodes": (swapped_arms(), {("electrodes", "I")}),

@@ -12,9 +12,10 @@ import pytest
 from clocs.core.column_names import KNOWN_COLUMNS
 from clocs.core.errors import ConfigError
 from clocs.core.recording import Recording
+from clocs.core.stated_measurements import StatedMeasurements
 from clocs.store import segment_plan
 from clocs.store.column_summary import summarize_columns
-from clocs.store.extra_columns import common_type, typed_columns
+from clocs.store.extra_columns import common_type, match_values, typed_columns
 from clocs.store.segments import segment_path
 from clocs.store.shard import schema
 from clocs.store.store import Store, open_store
@@ -22,6 +23,8 @@ from clocs.store.summary import list_recordings
 from clocs.store.verify import verify
 from tests.conftest import make_recording
 from tests.store.conftest import Maker
+
+NOTHING = StatedMeasurements()
 
 
 def recording(number: int, **extra: str) -> Recording:
@@ -51,6 +54,25 @@ def test_a_column_has_the_type_of_all_its_values(texts: list[Any], kind: pa.Data
     rows = [[("x", text)] if text is not None else [] for text in texts]
     (column,) = typed_columns(pa.array(rows, pa.map_(pa.string(), pa.string()))).values()
     assert (column.type, column.to_pylist()) == (kind, values)
+
+
+def test_stated_measurements_come_back_and_select_recordings(store_of: Maker) -> None:
+    stated = StatedMeasurements(heart_rate=61.1, p_duration=100, qrs_axis=-30, p_axis=0)
+    store = store_of([replace(recording(0, fold="2"), stated_measurements=stated), recording(1)])
+    assert store.recording("r0").stated_measurements == stated
+    assert (store.recording("r0").extra, store.recording("r1").stated_measurements) == ({"fold": "2"}, NOTHING)
+    assert store.where(stated_qrs_axis=-30).tolist() == [True, False]
+    assert store.table("stated_heart_rate").column(0).to_pylist() == [61.1, None]
+
+
+def test_ranges_of_a_column_of_numbers() -> None:
+    numbers, texts = pa.chunked_array([[60, 99.5, 100, None, -5]]), pa.chunked_array([["60..100", "70"]])
+    assert match_values("x", numbers, "60..100").tolist() == [True, True, False, False, False]
+    assert match_values("x", numbers, ["..0", 100]).tolist() == [False, False, True, False, True]
+    assert match_values("x", numbers, ["100..", None]).tolist() == [False, False, True, True, False]
+    assert match_values("x", texts, "60..100").tolist() == [True, False]
+    with pytest.raises(ConfigError, match="has values of type double"):
+        match_values("x", numbers, "..")
 
 
 def test_types_of_segments_are_joined() -> None:

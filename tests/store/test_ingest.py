@@ -267,3 +267,21 @@ def test_the_hash_does_not_depend_on_software_versions(tmp_path: Path, monkeypat
     assert (again.manifest.version, again.manifest.software) == (1, store.manifest.software)
     assert other.manifest.software != store.manifest.software
     assert other.sha256 == store.sha256
+
+
+def test_measurements_become_columns_that_select_and_split(tmp_path: Path) -> None:
+    options = {"num_records": 6}
+    plain = clocs.ingest("synthetic", None, tmp_path / "store", options=options)
+    store = clocs.ingest("synthetic", None, tmp_path / "store", options=options, measure=True)
+    assert (plain.manifest.version, store.manifest.version) == (1, 2)
+    measured = [clocs.measure(recording) for recording in store]
+    rates = np.array([one.heart_rate.value for one in measured], np.float64)
+    assert store.table("measured_heart_rate").column(0).to_pylist() == [round(rate, 1) for rate in rates.tolist()]
+    middle = float(np.median(rates))
+    fast = store.where(measured_heart_rate=f"{middle:.1f}..")
+    assert 0 < fast.sum() < len(store)
+    assert (store.where(measured_heart_rate=f"..{middle:.1f}") == ~fast).all()
+    assert store.where(measured_paced=False).all()
+    assert not {name for name in plain.recording(0).extra if name.startswith("measured_")}
+    again = clocs.ingest("synthetic", None, tmp_path / "store", options=options, measure=True)
+    assert again.manifest.version == 2

@@ -98,6 +98,9 @@ def ingest(
     append: Annotated[
         bool, typer.Option("--append", help="Keep the recordings of the newest version, and add those of the source.")
     ] = False,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Keep heart rate, intervals and axes as columns measured_heart_rate, ...")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Read ECG files into a store.
@@ -125,6 +128,7 @@ def ingest(
             workers=workers,
             progress=lambda done, refused: advance(done, None, f"{refused} refused"),
             append=append,
+            measure=measure,
         )
     gone = count_removed_recordings(made, open_store(store, before[-1])) if before else 0
     unused = count_unused_patient_ids(made) if dataset == "folder" else 0

@@ -18,21 +18,22 @@ def measure(
 ) -> None:
     """Measure heart rate, intervals and axes of an ECG file, from all leads together.
 
-    Shows the spread over beats and leads, and why a value is missing.
+    Shows the spread over beats and leads (±), why a value is missing, and the values that the file itself states.
     """
     from clocs.formats import read
     from clocs.measurements.measurements import measure as run
-    from clocs.measurements.results import TITLES
+    from clocs.measurements.results import STATED_TITLES, with_stated
 
-    measured = run(read(file))
+    recording = read(file)
+    measured, stated = run(recording), recording.stated_measurements
     if as_json:
-        typer.echo(json.dumps({"file": str(file), **measured.as_dict()}))
+        typer.echo(json.dumps({"file": str(file), **measured.as_dict(), "stated": stated.values()}))
         return
     rows = [
-        (f"{TITLES[name][0]} [{TITLES[name][1]}]", *map(_cell, (m.value, m.beat_spread, m.lead_spread)), m.reason)
-        for name, m in measured.values().items()
+        ("{} [{}]".format(*STATED_TITLES[name]), *map(_cell, (m.value, m.beat_spread, m.lead_spread, given)), m.reason)
+        for name, (m, given) in with_stated(measured, stated).items()
     ]
-    print_table(("measurement", "value", "spread over beats", "spread over leads", "note"), rows)
+    print_table(("measurement", "value", "± beats", "± leads", "in the file", "note"), rows)
     rhythm = {True: "regular", False: "irregular", None: "unknown"}[measured.regular]
     paced = ", pacing spikes" if measured.paced else ""
     typer.echo(f"{measured.num_beats} beats, rhythm {rhythm}{paced}; leads {', '.join(measured.leads) or 'none'}")

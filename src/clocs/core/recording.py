@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clocs.core.errors import LeadError, UnitError
+from clocs.core.stated_measurements import StatedMeasurements
 
 Unit = Literal["mV", "adu"]
 Digital = npt.NDArray[np.int16 | np.int32]
@@ -60,8 +61,6 @@ class Provenance:
     """Leads that were computed from I and II instead of read."""
     notes: tuple[str, ...] = ()
     """Notes of the reader, for example on repaired values."""
-    heart_rate: float | None = None
-    """Heart rate measured by the device in beats per minute, for the quality gate. It is not stored."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +113,8 @@ class Recording:
     """Labels of the whole recording."""
     episodes: tuple[Episode, ...] = ()
     """Labels of parts of the recording."""
+    stated_measurements: StatedMeasurements = field(default_factory=StatedMeasurements)
+    """Measurements that the file states, see :func:`clocs.measure` for those of the package."""
     provenance: Provenance = field(default_factory=Provenance)
     """Origin of the recording."""
     extra: Mapping[str, str] = field(default_factory=dict)

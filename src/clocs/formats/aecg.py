@@ -7,6 +7,8 @@ from fractions import Fraction
 from typing import Final
 from xml.etree.ElementTree import Element
 
+import numpy as np
+
 from clocs.core.errors import FormatError
 from clocs.core.identity import Identity
 from clocs.core.recording import Recording
@@ -35,7 +37,21 @@ NAME: Final = "aecg"
 LEAD: Final = "MDC_ECG_LEAD_"
 TIMES: Final = ("TIME_ABSOLUTE", "TIME_RELATIVE")
 SECONDS: Final = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
-HEART_RATE: Final = "MDC_ECG_HEART_RATE"
+MEASUREMENTS: Final = {
+    "MDC_ECG_HEART_RATE": "heart_rate",
+    "MDC_ECG_TIME_PD_P": "p_duration",
+    "MDC_ECG_TIME_PD_PR": "pr_interval",
+    "MDC_ECG_TIME_PD_QRS": "qrs_duration",
+    "MDC_ECG_TIME_PD_QT": "qt_interval",
+    "MDC_ECG_TIME_PD_QTc": "qtc_interval",
+    "MDC_ECG_ANGLE_P_FRONT": "p_axis",
+    "MDC_ECG_ANGLE_QRS_FRONT": "qrs_axis",
+    "MDC_ECG_ANGLE_T_FRONT": "t_axis",
+    "MINDRAY_ECG_P_AXIS": "p_axis",
+    "MINDRAY_ECG_QRS_AXIS": "qrs_axis",
+    "MINDRAY_ECG_T_AXIS": "t_axis",
+}
+"""Stated measurement by the code of an annotation."""
 REPORTED_AGE: Final = "21612-7"
 """LOINC code of the reported age."""
 WHOLE_RATE_TOLERANCE: Final = 5e-4
@@ -88,7 +104,7 @@ def _read(source: Source, name: str) -> Recording:
         name,
         NAME,
         demographics=_demographics(root),
-        heart_rate=_heart_rate(root),
+        stated=_stated(root),
         notes=_notes(chosen, len(sets)),
     )
 
@@ -162,9 +178,26 @@ def _rounds_to(value: float, text: str) -> bool:
     return 0 <= decimals <= 20 and round(value, decimals) == float(text)
 
 
-def _heart_rate(root: Element) -> float | None:
-    annotations = [item for item in root.iter("annotation") if find_text(item, "code@code") == HEART_RATE]
-    return find_optional_number(annotations[0], "value@value") if annotations else None
+def _stated(root: Element) -> dict[str, float | None]:
+    """Return the median of each stated measurement over the beats of the first set of annotations that has it.
+
+    Annotations of single leads are left out.
+    """
+    stated: dict[str, float | None] = {}
+    for group in root.iter("annotationSet"):
+        found: dict[str, list[float]] = {}
+        for item in group.iter("annotation"):
+            name, value = MEASUREMENTS.get(find_text(item, "code@code")), find_optional_number(item, "value@value")
+            if name and value is not None and not _is_of_one_lead(item):
+                found.setdefault(name, []).append(value * (1000 if find_text(item, "value@unit") == "s" else 1))
+        medians: dict[str, float | None] = {name: float(np.median(values)) for name, values in found.items()}
+        stated = medians | stated
+    return stated
+
+
+def _is_of_one_lead(annotation: Element) -> bool:
+    support = annotation.find("support")
+    return support is not None and any(find_text(item, "@code").startswith(LEAD) for item in support.iter("code"))
 
 
 def _demographics(root: Element) -> Demographics:

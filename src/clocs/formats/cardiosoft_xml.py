@@ -18,13 +18,25 @@ from clocs.formats.xml_tree import (
     find_count,
     find_integers,
     find_number,
-    find_optional_number,
+    find_numbers,
     find_text,
     parse,
     root_name,
 )
 
 NAME: Final = "cardiosoft-xml"
+MEASUREMENTS: Final = {
+    "heart_rate": "VentricularRate",
+    "p_duration": "PDuration",
+    "pr_interval": "PQInterval",
+    "qrs_duration": "QRSDuration",
+    "qt_interval": "QTInterval",
+    "qtc_interval": "QTCInterval",
+    "p_axis": "PAxis",
+    "qrs_axis": "RAxis",
+    "t_axis": "TAxis",
+}
+"""Element of each stated measurement."""
 
 IDENTITY: Final = (
     ("patient_id", r"PatientInfo/\w*(PID|ID)"),
@@ -64,7 +76,7 @@ def _read(source: Source, name: str) -> Recording:
         NAME,
         demographics=_demographics(root),
         num_declared_samples=find_count(strip, "ChannelSampleCountTotal"),
-        heart_rate=find_optional_number(root, "RestingECGMeasurements/VentricularRate"),
+        stated=find_numbers(root.find("RestingECGMeasurements"), MEASUREMENTS),
         notes=["left out the FullDisclosure"] if root.find("FullDisclosure") is not None else [],
     )
 

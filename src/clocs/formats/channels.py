@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ import numpy.typing as npt
 from clocs.core.errors import FormatError
 from clocs.core.recording import Digital, Provenance, Recording, missing_value
 from clocs.core.sources import strip_extension
+from clocs.core.stated_measurements import plausible_measurements
 from clocs.formats.demographics import Demographics
 from clocs.signals.leads import canonical_lead, computed_leads
 
@@ -20,8 +21,6 @@ DigitalValues = npt.NDArray[np.integer[Any]]
 
 SAMPLING_RATE_RANGE: Final = (1.0, 1e6)
 """Valid sampling rates in Hz."""
-HEART_RATE_RANGE: Final = (10.0, 400.0)
-"""Plausible heart rates in beats per minute. Values outside are ignored."""
 GAIN_RANGE: Final = (1e-9, 1e12)
 """Valid gains in digital units per millivolt. A file with another gain is damaged."""
 MAX_CHANNELS: Final = 256
@@ -82,7 +81,7 @@ def recording_from_channels(
     *,
     demographics: Demographics = NO_DEMOGRAPHICS,
     num_declared_samples: int | None = None,
-    heart_rate: float | None = None,
+    stated: Mapping[str, float | None] | None = None,
     notes: Sequence[str] = (),
 ) -> Recording:
     """Build a recording from the channels of a file.
@@ -95,7 +94,7 @@ def recording_from_channels(
         format_name: Name of the format.
         demographics: Age and sex of the patient.
         num_declared_samples: Number of samples that the file declares.
-        heart_rate: Heart rate in beats per minute that the device reported.
+        stated: Measurements that the file states, by name. Implausible values are dropped.
         notes: Notes on how the file was read.
 
     Raises:
@@ -112,6 +111,7 @@ def recording_from_channels(
         record_id=record_id_from_name(name),
         age=demographics.age,
         sex=demographics.sex,
+        stated_measurements=plausible_measurements(stated or {}),
         provenance=Provenance(
             name,
             format_name,
@@ -121,7 +121,6 @@ def recording_from_channels(
             else None,
             notes=tuple(notes),
             derived_leads=computed_leads((channel.lead for channel in channels if channel.is_derived), leads),
-            heart_rate=heart_rate if heart_rate and HEART_RATE_RANGE[0] <= heart_rate <= HEART_RATE_RANGE[1] else None,
         ),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import logging
 import math
 import re
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -54,8 +56,33 @@ TYPES: Final = {"SB": "i1", "UB": "u1", "SS": "i2", "US": "u2", "SL": "i4"}
 AVERAGED: Final = re.compile(r"MEDIAN|AVERAGE|REPRESENTATIVE|TEMPLATE|BEAT")
 MIN_DERIVED_SECONDS: Final = 2.0
 """Minimum duration of a derived group in seconds. A shorter one is an averaged beat, even if its label differs."""
-HEART_RATE, INTERVAL = "8867-4", "5.10.2.1-3"
-"""Codes of annotations: heart rate in beats per minute (LOINC), and RR interval in milliseconds (SCP-ECG)."""
+INTERVAL: Final = "5.10.2.1-3"
+"""Code of the RR interval in ms (SCP-ECG)."""
+MEASUREMENTS: Final = {
+    "8867-4": "heart_rate",
+    "8625-6": "pr_interval",
+    "8633-0": "qrs_duration",
+    "8634-8": "qt_interval",
+    "8636-3": "qtc_interval",
+    "8626-4": "p_axis",
+    "8632-2": "qrs_axis",
+    "8638-9": "t_axis",
+    "2:16184": "p_duration",
+    "2:15872": "pr_interval",
+    "2:16156": "qrs_duration",
+    "2:16160": "qt_interval",
+    "2:15876": "qtc_interval",
+    "5.13.5-7": "pr_interval",
+    "5.13.5-9": "qrs_duration",
+    "5.13.5-11": "qt_interval",
+    "5.10.2.5-5": "qtc_interval",
+    "5.10.3-11": "p_axis",
+    "5.10.3-13": "qrs_axis",
+    "5.10.3-15": "t_axis",
+}
+"""Stated measurement by the code of an annotation in LOINC, MDC and SCP-ECG: rates per minute, times in ms, degrees."""
+MAX_ANNOTATIONS: Final = 10_000
+"""Maximum number of annotations that are searched for measurements."""
 AGE_UNITS: Final = {"Y": "years", "M": "months", "W": "weeks", "D": "days"}
 MDC_BASE: Final = 2 << 16
 """Base of MDC lead numbers. MDC writes lead 1 as ``2:1``, as this number plus 1, or as ``MDC_ECG_LEAD_I``."""
@@ -120,7 +147,7 @@ def _read(source: Source, name: str) -> Recording:
             NAME,
             demographics=_demographics(dataset),
             num_declared_samples=int(group.contents.NumberOfWaveformSamples),
-            heart_rate=_heart_rate(dataset) if HEART_RATE.encode() in raw or INTERVAL.encode() in raw else None,
+            stated=_stated(dataset),
             notes=[*notes, *channel_notes],
         )
 
@@ -247,13 +274,19 @@ def _lead(definition: Dataset, is_ecg_class: bool) -> str | None:
     return lead if lead in STANDARD_LEADS or _CHEST.fullmatch(lead) else "ECG" if is_ecg_class else None
 
 
-def _heart_rate(dataset: Dataset) -> float | None:
-    for annotation in dataset.get("WaveformAnnotationSequence") or ():
-        names, value = annotation.get("ConceptNameCodeSequence"), _number(annotation, "NumericValue", 0.0)
-        code = str(names[0].get("CodeValue")) if names and value > 0 else ""
-        if code in (HEART_RATE, INTERVAL):
-            return value if code == HEART_RATE else 60_000 / value
-    return None
+def _stated(dataset: Dataset) -> dict[str, float | None]:
+    """Return the stated measurements, of repeated ones the first. Values that are no numbers are left out."""
+    stated: dict[str, float | None] = {}
+    for annotation in itertools.islice(dataset.get("WaveformAnnotationSequence") or (), MAX_ANNOTATIONS):
+        names, value = annotation.get("ConceptNameCodeSequence"), annotation.get("NumericValue")
+        if not names or not isinstance(value, (float, Decimal, int)) or not math.isfinite(value):
+            continue
+        code, number = str(names[0].get("CodeValue")), float(value)
+        if code in MEASUREMENTS:
+            stated.setdefault(MEASUREMENTS[code], number)
+        elif code == INTERVAL and number > 0:
+            stated.setdefault("heart_rate", 60_000 / number)
+    return stated
 
 
 def _demographics(dataset: Dataset) -> Demographics:

@@ -22,6 +22,7 @@ from clocs.formats.xml_tree import (
     find_base64,
     find_count,
     find_number,
+    find_numbers,
     find_optional_number,
     find_text,
     parse,
@@ -31,6 +32,18 @@ from clocs.signals.leads import STANDARD_LEADS, canonical_lead
 
 NAME: Final = "muse-xml"
 DATES: Final = ("%m-%d-%Y", "%m/%d/%Y", "%Y-%m-%d")
+MEASUREMENTS: Final = {
+    "heart_rate": "VentricularRate",
+    "pr_interval": "PRInterval",
+    "qrs_duration": "QRSDuration",
+    "qt_interval": "QTInterval",
+    "qtc_interval": "QTCorrected",
+    "qtc_fridericia": "QTcFrederica",
+    "p_axis": "PAxis",
+    "qrs_axis": "RAxis",
+    "t_axis": "TAxis",
+}
+"""Element of each stated measurement."""
 UNAPPLIED_OFFSETS: Final = ("LeadOffsetFirstSample", "FirstSampleBaseline", "LeadTimeOffset")
 """Elements that are 0 in every known file. The meaning of other values is not published."""
 
@@ -81,7 +94,7 @@ def _read(source: Source, name: str) -> Recording:
         NAME,
         demographics=_demographics(root),
         num_declared_samples=find_count(leads[0], "LeadSampleCountTotal") if leads else None,
-        heart_rate=find_optional_number(root, "RestingECGMeasurements/VentricularRate"),
+        stated=_stated(root),
         notes=notes,
     )
 
@@ -117,6 +130,16 @@ def _notes(lead: Element) -> list[str]:
 
 def _is_nonzero(lead: Element, tag: str) -> bool:
     return find_text(lead, tag).strip("+-0.") != ""
+
+
+def _stated(root: Element) -> dict[str, float | None]:
+    """Return the stated measurements. POnset and POffset count samples; the number per second is 0 in some files."""
+    measured = root.find("RestingECGMeasurements")
+    found = find_numbers(measured, MEASUREMENTS)
+    onset, offset, base = (find_optional_number(measured, name) for name in ("POnset", "POffset", "ECGSampleBase"))
+    if onset and offset and base and not find_text(measured, "ECGSampleExponent").strip("0"):
+        found["p_duration"] = 1000 * (offset - onset) / base
+    return found
 
 
 def _demographics(root: Element) -> Demographics:

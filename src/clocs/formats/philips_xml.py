@@ -57,6 +57,17 @@ IDENTITY: Final = (
         r"documentinfo/comments|(left|right|lhs|rhs)statement|(medication|symptom|diagnosis|history)\w*(/\w+)?",
     ),
 )
+MEASUREMENT_BLOCKS: Final = ("interpretationmeasurements", "globalmeasurements", "crossleadmeasurements")
+"""Elements with measurements of all leads together, in versions 1.03 and 1.04, the most trusted first."""
+MEASUREMENTS: Final = (
+    *(("heart_rate", "heartrate"), ("heart_rate", "meanventrate")),
+    *(("pr_interval", "print"), ("pr_interval", "meanprint")),
+    *(("qrs_duration", "qrsdur"), ("qrs_duration", "meanqrsdur")),
+    *(("qt_interval", "qtint"), ("qt_interval", "meanqtint")),
+    *(("qtc_bazett", "qtcb"), ("qtc_fridericia", "qtcf"), ("qtc_interval", "meanqtc")),
+    *(("p_axis", "pfrontaxis"), ("qrs_axis", "qrsfrontaxis"), ("t_axis", "tfrontaxis")),
+)
+"""Stated measurements with their elements. Their texts may be ``Failed`` or ``Indeterminate``."""
 HEADER_BYTES: Final = 8
 """Length of the header of a block: 4 bytes for its length, 2 unused bytes, 2 bytes for the first difference."""
 CODE_BITS: Final = 10
@@ -100,7 +111,7 @@ def _read(source: Source, name: str) -> Recording:
         NAME,
         demographics=_demographics(root),
         num_declared_samples=_num_declared_samples(parsed, sampling_rate),
-        heart_rate=find_optional_number(next(root.iter("heartrate"), None), "."),
+        stated=_stated(root),
         notes=_calibration(labels, leads, spare),
     )
 
@@ -184,6 +195,19 @@ def _calibration(labels: list[str], leads: list[DigitalValues], spare: list[Digi
 
 def _text_setting(parsed: Element, attribute: str, old_name: str) -> str:
     return find_text(parsed, f"@{attribute}") or find_text(parsed, f"@{old_name}")
+
+
+def _stated(root: Element) -> dict[str, float | None]:
+    """Return the stated measurements: those of the interpretation, which a reader may have edited, come first.
+
+    A QTc without a formula is left out beside Bazett's, which it repeats.
+    """
+    blocks = [block for kind in MEASUREMENT_BLOCKS for block in root.iter(kind)]
+    found = ((name, find_optional_number(block, tag)) for block in blocks for name, tag in MEASUREMENTS)
+    stated: dict[str, float | None] = {}
+    for name, value in found:
+        stated[name] = value if stated.get(name) is None else stated[name]
+    return stated | ({"qtc_interval": None} if stated.get("qtc_bazett") else {})
 
 
 def _demographics(root: Element) -> Demographics:

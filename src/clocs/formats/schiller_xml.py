@@ -12,10 +12,31 @@ from clocs.core.sources import Source
 from clocs.formats.channels import Channel, DigitalValues, gain_from_resolution, recording_from_channels
 from clocs.formats.demographics import Demographics, age_at, parse_compact_date, parse_compact_datetime, parse_sex
 from clocs.formats.reading import Format
-from clocs.formats.xml_tree import collect_identity, find_count, find_integers, find_number, find_text, parse, root_name
+from clocs.formats.xml_tree import (
+    collect_identity,
+    find_count,
+    find_integers,
+    find_number,
+    find_optional_number,
+    find_text,
+    parse,
+    root_name,
+)
 
 NAME: Final = "schiller-xml"
 RHYTHMS: Final = "ECG_RHYTHMS"
+MEASUREMENTS: Final = {
+    "HR": "heart_rate",
+    "P": "p_duration",
+    "PQ": "pr_interval",
+    "QRS": "qrs_duration",
+    "QT": "qt_interval",
+    "QTC": "qtc_interval",
+    "AXIS_P": "p_axis",
+    "AXIS_QRS": "qrs_axis",
+    "AXIS_T": "t_axis",
+}
+"""Stated measurement by the name of a global annotation."""
 
 IDENTITY: Final = (
     ("patient_id", r"patdata/(id|\w*_id)"),
@@ -53,6 +74,7 @@ def _read(source: Source, name: str) -> Recording:
         NAME,
         demographics=_demographics(root),
         num_declared_samples=find_count(channels[0], "samplecount") if channels else None,
+        stated=_stated(root),
         notes=[f"left out {len(others)} more events with rhythms"] if others else [],
     )
 
@@ -69,6 +91,16 @@ def _digital_values(channel: Element, name: str) -> DigitalValues:
     if find_text(channel, "datastype") != "COMMASEPARATE":
         raise FormatError(f"{name}: a channel's datastype is not COMMASEPARATE, the only one supported")
     return find_integers(channel, "data", name, ",")
+
+
+def _stated(root: Element) -> dict[str, float | None]:
+    """Return the first number of each stated measurement."""
+    stated: dict[str, float | None] = {}
+    for annotation in root.iter("annotation_global"):
+        name, value = MEASUREMENTS.get(find_text(annotation, "name")), find_optional_number(annotation, "value")
+        if name and stated.get(name) is None:
+            stated[name] = value
+    return stated
 
 
 def _demographics(root: Element) -> Demographics:

@@ -230,6 +230,11 @@ def find_optional_number(element: Element | None, path: str) -> float | None:
     return value if np.isfinite(value) else None
 
 
+def find_numbers(element: Element | None, paths: Mapping[str, str]) -> dict[str, float | None]:
+    """Return the finite number at each path, or None, by name."""
+    return {name: find_optional_number(element, path) for name, path in paths.items()}
+
+
 _INTEGER = "[+-]?[0-9]{1,18}"
 
 

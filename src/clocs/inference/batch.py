@@ -26,7 +26,7 @@ from clocs.store.manifest import check_not_inside_store
 from clocs.store.task_records import Progress, run_tasks
 from clocs.training.shipped import DEFAULT_ENCODER
 
-FORMAT: Final = "clocs-classified-1"
+FORMAT: Final = "clocs-classified-2"
 WORK_EXTENSION: Final = ".tasks"
 """Extension of the folder of task records beside an unfinished table."""
 

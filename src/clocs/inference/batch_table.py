@@ -12,6 +12,7 @@ import pyarrow as pa
 from clocs.core.csv_cells import escape_cell
 from clocs.core.errors import ConfigError
 from clocs.core.files import atomic_file
+from clocs.core.stated_measurements import STATED_COLUMNS
 from clocs.inference.pretrained import PretrainedEncoder
 from clocs.inference.report import Report, report_origin
 from clocs.measurements.results import NAMES
@@ -52,7 +53,7 @@ def table_schema(encoder: PretrainedEncoder, classifier: str | None) -> pa.Schem
     return pa.schema(
         [
             *((name, text) for name in ("recording", "gate", "reason")),
-            *((name, number) for name in NAMES),
+            *((name, number) for name in (*NAMES, *STATED_COLUMNS)),
             ("regular", pa.bool_()),
             ("paced", pa.bool_()),
             ("num_beats", pa.int32()),
@@ -73,6 +74,7 @@ def report_row(name: str, report: Report) -> dict[str, Any]:
     measured, found = report.measurements, report.classification
     row: dict[str, Any] = {"recording": name, "gate": report.gate, "reason": report.withheld}
     row |= {key: item.value for key, item in measured.values().items()}
+    row |= {column: report.stated.values().get(name) for column, name in STATED_COLUMNS.items()}
     row |= {"regular": measured.regular, "paced": measured.paced, "num_beats": measured.num_beats}
     absent = [f"{key}: {item.reason}" for key, item in measured.values().items() if item.value is None]
     row["not_measured"] = "; ".join(absent)

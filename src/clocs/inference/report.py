@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final, Literal
 
 from clocs.core.errors import LeadError, SignalError, UnitError
 from clocs.core.recording import Recording
+from clocs.core.stated_measurements import StatedMeasurements
 from clocs.inference.pretrained import PretrainedEncoder
 from clocs.inference.results import Classification
 from clocs.measurements.measurements import measure
@@ -46,6 +47,8 @@ class Report:
     """Classes, none if they are withheld; None if the recording has other leads, another unit, or is too short."""
     withheld: str
     """Why classes are withheld; empty if they are given."""
+    stated: StatedMeasurements = field(default_factory=StatedMeasurements)
+    """Measurements that the file states."""
 
     @property
     def gate(self) -> GateResult:
@@ -80,4 +83,4 @@ def make_report(encoder: PretrainedEncoder, recording: Recording, *, classifier:
         withheld = error.message
     else:
         withheld = "; ".join(found.withheld)
-    return Report(report_origin(encoder), measure(recording), found, withheld)
+    return Report(report_origin(encoder), measure(recording), found, withheld, recording.stated_measurements)

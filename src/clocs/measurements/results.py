@@ -8,6 +8,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from clocs.core.stated_measurements import StatedMeasurements
+
 Values = npt.NDArray[np.float32]
 
 
@@ -112,3 +114,22 @@ TITLES: Final = {
     "t_axis": ("T axis", "degrees"),
 }
 """Name and unit of each measurement."""
+STATED_TITLES: Final = TITLES | {"qtc_interval": ("QTc (formula not named)", "ms"), "p_axis": ("P axis", "degrees")}
+"""Name and unit of each measurement, also of those that only files state."""
+STATED_ONLY: Final = "stated in the file only"
+"""Reason why there is no value of a measurement that only files state."""
+
+
+def with_stated(measured: Measurements, stated: StatedMeasurements) -> dict[str, tuple[Measurement, float | None]]:
+    """Return each measurement beside the value that the file states, by name.
+
+    Args:
+        measured: The measurements.
+        stated: Values that the file states.
+
+    Returns:
+        Measured and stated values. Names that only the file has come last, with a reason instead of a value.
+    """
+    values, given = measured.values(), stated.values()
+    only = {name: Measurement(reason=STATED_ONLY) for name in given if name not in values}
+    return {name: (item, given.get(name)) for name, item in (values | only).items()}

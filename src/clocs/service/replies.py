@@ -16,7 +16,7 @@ from clocs.inference.classifier import Classifier
 from clocs.inference.results import Classification, Embeddings
 from clocs.measurements.measurements import measure
 from clocs.measurements.normal_ranges import NormalRange, normal_ranges
-from clocs.measurements.results import TITLES, MarkedBeat
+from clocs.measurements.results import STATED_TITLES, MarkedBeat, with_stated
 from clocs.service import schemas
 from clocs.service.archive_view import ArchiveView, IndexMap, MappedNeighbor, Plane, SearchResult
 from clocs.service.parsing.reading import first_seconds
@@ -148,16 +148,17 @@ def measurements_reply(recording: Recording) -> schemas.MeasurementsResponse:
     measured = measure(recording)
     ranges = normal_ranges(measured, recording.age, recording.sex)
     values = []
-    for name, item in measured.values().items():
+    for name, (item, stated) in with_stated(measured, recording.stated_measurements).items():
         normal = ranges.get(name, NormalRange(None, None, ""))
         judged = name in ranges and item.value is not None
-        title, unit = TITLES[name]
+        title, unit = STATED_TITLES[name]
         values.append(
             schemas.MeasuredValue(
                 name=name,
                 title=title,
                 unit=unit,
                 **asdict(item),
+                stated=stated,
                 **asdict(normal),
                 position=normal.position(item.value) if judged and item.value is not None else None,
             )

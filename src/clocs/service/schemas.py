@@ -208,7 +208,7 @@ class VerdictSaved(_Response):
 
 
 class MeasuredValue(_Response):
-    """A measurement, its spread, and the normal range where one holds."""
+    """A measurement, its spread, what the file states, and the normal range where one holds."""
 
     name: str = Field(examples=["pr_interval"])
     title: str = Field(examples=["PR"])
@@ -217,6 +217,7 @@ class MeasuredValue(_Response):
     beat_spread: float | None = Field(description="Spread over single beats, as a standard deviation.")
     lead_spread: float | None = Field(description="Spread over single leads, as a standard deviation.")
     reason: str = Field(description="Why there is no value; empty if there is one.")
+    stated: float | None = Field(description="Value that the file states; null if it states none.", examples=[160.0])
     low: float | None = Field(description="Lower end of the normal range of adults.", examples=[120.0])
     high: float | None = Field(description="Upper end of it.", examples=[200.0])
     position: Literal["below", "within", "above"] | None = Field(description="Null without a range or a value.")

@@ -239,7 +239,7 @@ def _check_beats(recording: Recording, policy: GatePolicy) -> list[Finding]:
 
 def _wrong_sampling_rate(beats: BeatMeasurements, recording: Recording) -> str:
     """Describe a sampling rate that is half or twice the true one. Return an empty text if it is plausible."""
-    measured, stated = 60 / beats.interval, recording.provenance.heart_rate
+    measured, stated = 60 / beats.interval, recording.stated_measurements.heart_rate
     description = f"{measured:.0f} beats per minute at {recording.sampling_rate:g} Hz"
     if stated:
         is_wrong = any(low < measured / stated < high for low, high in WRONG_RATE_RATIOS)

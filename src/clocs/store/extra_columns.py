@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -18,6 +20,8 @@ _TYPES: Final = (
     (pa.bool_(), r"^(?i:true|false)$"),
 )
 """Types, each with the pattern of its values. Text such as ``007`` is no number, because it would lose its zeros."""
+
+_RANGE: Final = re.compile(r"(-?\d+(?:\.\d+)?)?\.\.(-?\d+(?:\.\d+)?)?")
 
 
 def typed_columns(extra: pa.MapArray) -> dict[str, pa.Array]:
@@ -62,7 +66,8 @@ def match_values(name: str, column: pa.ChunkedArray, values: Any) -> npt.NDArray
     Args:
         name: Name of the column, for messages.
         column: The column, (N,). A row of lists matches by any element.
-        values: A value or several; None for absent values.
+        values: A value or several; None for absent values. In a column of numbers, the text ``60..100`` stands for
+            numbers from 60 up to, but not including, 100. Either end may be left out.
 
     Returns:
         Mask of the rows, (N,) bool.
@@ -74,6 +79,8 @@ def match_values(name: str, column: pa.ChunkedArray, values: Any) -> npt.NDArray
     kind = column.type.value_type if pa.types.is_list(column.type) else column.type
     if pa.types.is_nested(kind):
         raise ConfigError(f"Column '{name}' cannot be compared with values. Choose a column of values.")
+    ranges = [found for value in wanted if (found := _parse_range(value, column.type))]
+    wanted = [value for value in wanted if not _parse_range(value, column.type)]
     allowed = as_type(name, [value for value in wanted if value is not None], kind)
     if pa.types.is_list(column.type):
         rows = column.combine_chunks()
@@ -81,7 +88,20 @@ def match_values(name: str, column: pa.ChunkedArray, values: Any) -> npt.NDArray
         mask[pc.list_parent_indices(rows).filter(pc.is_in(rows.flatten(), allowed)).to_numpy()] = True
     else:
         mask = pc.is_in(column, allowed).to_numpy()
+    for low, high in ranges:
+        inside = pc.and_(pc.greater_equal(column, low), pc.less(column, high))
+        mask = mask | pc.fill_null(inside, False).to_numpy()
     return mask | column.is_null().to_numpy() if None in wanted else mask
+
+
+def _parse_range(value: Any, kind: pa.DataType) -> tuple[float, float] | None:
+    """Return the ends of a range such as ``60..100``; None for other values, and for columns that are no numbers."""
+    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    found = _RANGE.fullmatch(value.strip()) if is_number and isinstance(value, str) else None
+    if found is None or value.strip() == "..":
+        return None
+    low, high = found.groups()
+    return float(low or -math.inf), float(high or math.inf)
 
 
 def as_type(name: str, values: Sequence[Any], kind: pa.DataType) -> pa.Array:

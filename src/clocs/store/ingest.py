@@ -24,6 +24,7 @@ def ingest(
     workers: int = 1,
     progress: Progress | None = None,
     append: bool = False,
+    measure: bool = False,
 ) -> Store:
     """Read the recordings of a dataset into a store.
 
@@ -41,6 +42,8 @@ def ingest(
         progress: Called with the recordings done and the quarantined recordings.
         append: True to keep all recordings of the newest version, and to add those of the source. The cost is that of
             the added files. By default, the new version has the recordings of the source alone.
+        measure: True to measure each recording and to keep the values as extra columns, such as
+            ``measured_heart_rate`` and ``measured_paced``, see :func:`clocs.measure`.
 
     Returns:
         The store, open at the new version.
@@ -66,6 +69,7 @@ def ingest(
         workers=workers,
         progress=progress,
         append=append,
+        measure=measure,
     )
     return Store(written.folder, written.manifest.version)
 

@@ -179,6 +179,7 @@ class StoreReader:
         Args:
             **conditions: A value, or several of which one must match, by name of a column. None stands for an absent
                 value. A recording matches a column of lists, such as ``labels``, by any of its elements.
+                In a column of numbers, ``"60..100"`` stands for numbers from 60 to below 100; an end may be left out.
 
         Returns:
             Mask over the recordings, (N,) bool. All conditions are met where it is true.

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict
 
 from clocs.core.errors import IntegrityError
 from clocs.core.recording import MICROVOLT_GAIN, Digital, Episode, Provenance, Recording, missing_value, to_int32
+from clocs.core.stated_measurements import STATED_COLUMNS, from_columns, to_columns
 from clocs.store.arrow_files import CheckedArrow, buffer_view, column_view, write_arrow
 from clocs.store.checksums import write_checksums
 
@@ -213,7 +214,7 @@ def _batch(recordings: Sequence[Recording], dtype: str) -> pa.RecordBatch:
 
 def _row(recording: Recording) -> dict[str, Any]:
     absent = recording.digital == missing_value(recording.digital.dtype)
-    origin = recording.provenance
+    origin, stated = recording.provenance, to_columns(recording.stated_measurements)
     return {
         "record_id": recording.record_id,
         "patient_id": recording.patient_id,
@@ -237,7 +238,7 @@ def _row(recording: Recording) -> dict[str, Any]:
         "num_declared_samples": origin.num_declared_samples,
         "notes": origin.notes,
         ACQUIRED: recording.acquired,
-        "extra": sorted((name, value) for name, value in recording.extra.items() if value),
+        "extra": sorted((name, value) for name, value in {**recording.extra, **stated}.items() if value),
     }
 
 
@@ -330,6 +331,7 @@ class Shard:
     def recording(self, row: int) -> Recording:
         """Read a recording with its stored leads only."""
         data = self.columns(_METADATA).slice(row, 1).to_pylist()[0]
+        extra = dict(data["extra"])
         return Recording(
             digital=self.digital(row),
             gain=np.array(data["gain"], np.float64),
@@ -351,6 +353,7 @@ class Shard:
                 num_declared_samples=data["num_declared_samples"],
                 notes=tuple(data["notes"]),
             ),
-            extra=dict(data["extra"]),
+            stated_measurements=from_columns(extra),
+            extra={name: value for name, value in extra.items() if name not in STATED_COLUMNS},
             acquired=data[ACQUIRED],
         )

@@ -43,6 +43,7 @@ from clocs.store.ingest_checks import (
 )
 from clocs.store.known_files import KnownFiles
 from clocs.store.manifest import FORMAT, versions
+from clocs.store.measured_columns import add_measured_columns
 from clocs.store.reader import StoreReader
 from clocs.store.shard import SHARDS, ShardInfo, write_shard
 from clocs.store.task_records import (
@@ -83,6 +84,8 @@ class IngestTask:
     """Patients to leave out."""
     digests: tuple[str, ...] = ()
     """Digest of each entry, for an incremental dataset."""
+    measure: bool = False
+    """True to add measurements as extra columns."""
 
 
 @dataclass
@@ -115,6 +118,7 @@ def write_store(
     workers: int = 1,
     progress: Progress | None = None,
     append: bool = False,
+    measure: bool = False,
 ) -> StoreReader:
     """Write the recordings of a dataset as a version of a store; see ``ingest`` for the arguments.
 
@@ -134,7 +138,7 @@ def write_store(
         finished = FinishedTasks(root) if dataset.incremental and not append else None
         tree = open_source(path) if path is not None else None
         known = KnownFiles(root, tree, parsed.digest) if tree is not None and finished is not None else None
-        tasks = _ingest_tasks(dataset, parsed, gate, known or tree, root, finished)
+        tasks = _ingest_tasks(dataset, parsed, gate, known or tree, root, finished, measure)
         kind = engine or ("serial" if workers == 1 else "processes")
         try:
             records = run_tasks(run_ingest_task, tasks, kind, workers, progress)
@@ -163,10 +167,12 @@ def _ingest_tasks(
     source: Source | None,
     folder: Path,
     finished: FinishedTasks | None,
+    measure: bool,
 ) -> Iterator[IngestTask]:
     path = source.path if source is not None else None
     withdrawn = read_withdrawn(folder)
     shared = [FORMAT, dataset.name, options.recording_options(), gate.model_dump(mode="json")]
+    shared += ["measured"] if measure else []
 
     def entries() -> Iterator[Entry]:
         return dataset.entries(source, options)  # type: ignore[arg-type]  # None only if no source is needed
@@ -186,7 +192,7 @@ def _ingest_tasks(
         file_sizes = [sizes(entry) for entry in chunk] if source is not None else []
         name = options.digest([*shared, [vars(entry) for entry in chunk], file_sizes])
         digests = tuple(map(digest, chunk)) if finished is not None else ()
-        return IngestTask(folder, path, dataset, options, gate, chunk, name, withdrawn, digests)
+        return IngestTask(folder, path, dataset, options, gate, chunk, name, withdrawn, digests, measure)
 
     new = entries() if finished is None else finished.new_entries(entries, digest)
     yield from map(task, _chunks(new, dataset.records_per_shard))
@@ -255,7 +261,7 @@ def _passing_recordings(
         if findings:
             left_out.refuse(_failed_checks(recording, findings))
         else:
-            yield stored
+            yield add_measured_columns(stored) if task.measure else stored
 
 
 def _check_ids(recording: Recording, dataset: str) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from clocs.core.recording import Recording, missing_value, to_int32
+from clocs.core.stated_measurements import StatedMeasurements
 from clocs.service.parsing.messages import (
     HEAD,
     MAX_JSON_BYTES,
@@ -50,9 +51,8 @@ def test_a_recording_arrives_exactly(wide: bool) -> None:
         age=61.0,
         sex="female",
         site="a hospital",
-        provenance=replace(
-            redact.provenance, format="muse-xml", derived_leads=("II",), notes=("a note",), heart_rate=61.0
-        ),
+        stated_measurements=StatedMeasurements(heart_rate=61.0, t_axis=-30.0),
+        provenance=replace(redact.provenance, format="muse-xml", derived_leads=("II",), notes=("a note",)),
     )
     back = decode_recording(*sent(recording))
     assert np.array_equal(back.digital, recording.digital)
@@ -67,6 +67,7 @@ def test_a_recording_arrives_exactly(wide: bool) -> None:
         "female",
     )
     assert back.provenance == recording.provenance
+    assert back.stated_measurements == recording.stated_measurements
     assert (back.record_id, back.patient_id, back.site, back.labels) == ("", "", "", ())
     told, _ = encode_recording(recording, recording.seconds, with_patient=True)
     assert told.patient_id == recording.patient_id != ""

@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from datetime import date, datetime, time
 from typing import Final
 
-from clocs.core.errors import FormatError
 from clocs.core.identity import Identity
 from clocs.core.recording import Recording
 from clocs.core.sources import Source
-from clocs.formats.byte_fields import decode_text, make_identity, unpack
+from clocs.formats.byte_fields import decode_text, make_identity
 from clocs.formats.channels import recording_from_channels
 from clocs.formats.demographics import Demographics, Sex, age_at, parse_age
 from clocs.formats.reading import Format
+from clocs.formats.scp.measurements import read_stated
 from clocs.formats.scp.record import Record, is_scp
 from clocs.formats.scp.rhythm import read_rhythm
 
@@ -51,22 +51,12 @@ def _read(source: Source, name: str) -> Recording:
         NAME,
         demographics=read_demographics(record),
         num_declared_samples=rhythm.num_declared_samples,
-        heart_rate=_heart_rate(record),
+        stated=read_stated(record),
         notes=[
             *rhythm.notes,
             *([] if record.is_intact else ["the checksum of the record does not match; those of its sections do"]),
         ],
     )
-
-
-def _heart_rate(record: Record) -> float | None:
-    """Return the heart rate from the mean RR interval of section 7, or None if the section is missing or damaged."""
-    try:
-        section = record.section(7)
-        interval = unpack("<BBH", section.body, 0, record.name)[2] if section else 0
-    except FormatError:
-        return None
-    return 60_000 / interval if interval else None
 
 
 def _read_identity(source: Source, name: str) -> Identity:

@@ -12,6 +12,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from clocs.core.recording import Provenance, Recording
+from clocs.core.stated_measurements import StatedMeasurements, plausible_measurements
 from clocs.drawing.print_sheet import Paper, SheetText
 from clocs.service.parsing.confinement import Confinement
 
@@ -82,6 +83,8 @@ class ParsedRecording(BaseModel):
     unit: Literal["mV", "adu"]
     age: float | None
     sex: Literal["female", "male"] | None
+    stated_measurements: StatedMeasurements = StatedMeasurements()
+    """Measurements that the file states."""
     provenance: Provenance
     patient_id: str = Field(default="", max_length=MAX_ID_LENGTH)
     """Id of the patient; empty unless it was requested."""
@@ -128,6 +131,7 @@ def encode_recording(
         unit=recording.unit,
         age=recording.age,
         sex=recording.sex,
+        stated_measurements=recording.stated_measurements,
         provenance=recording.provenance,
         patient_id=recording.patient_id if with_patient else "",
         acquired=recording.acquired if with_patient else None,
@@ -155,6 +159,7 @@ def decode_recording(metadata: ParsedRecording, raw: bytes) -> Recording:
             unit=metadata.unit,
             age=metadata.age,
             sex=metadata.sex,
+            stated_measurements=plausible_measurements(metadata.stated_measurements.values()),
             provenance=metadata.provenance,
             patient_id=metadata.patient_id,
             acquired=metadata.acquired,

@@ -12,6 +12,7 @@ const NONE_HERE = "Normal ranges are for adults of known age.";
 const QUIET = "quiet-text";
 
 export function showMeasurements(place, { values, regular, num_beats: beats, paced, beat }) {
+    const hasStated = values.some(({ stated }) => stated !== null);
     const judged = values.some(({ low, high }) => low !== null || high !== null);
     place.replaceChildren(
         ...[
@@ -20,7 +21,7 @@ export function showMeasurements(place, { values, regular, num_beats: beats, pac
             element(
                 "div",
                 { class: "measured" },
-                table(values),
+                table(values, hasStated),
                 beat && element("figure", { class: "median-beat" }, picture(beat), caption(beat)),
             ),
             element("p", { class: `${QUIET} sources` }, judged ? sources(values) : NONE_HERE),
@@ -40,20 +41,25 @@ function rhythm(regular, beats) {
     return `${beats} beats, ${regular ? "regular" : "irregular"}. The spread is the standard deviation over beats.`;
 }
 
-function table(values) {
-    const titles = ["", "Value", "Spread", "Normal"].map((title) => element("th", { scope: "col" }, title));
+/** Values with their spread and normal range; beside them what the file states, if it states anything. */
+function table(values, hasStated) {
+    const names = ["", "Value", "Spread", ...(hasStated ? ["In the file"] : []), "Normal"];
+    const titles = names.map((title) => element("th", { scope: "col" }, title));
     return element(
         "table",
         { class: "measurements" },
         element("thead", {}, element("tr", {}, titles)),
-        element("tbody", {}, values.map(row)),
+        element("tbody", {}, values.map((value) => row(value, hasStated))),
     );
 }
 
-function row({ title, unit, value, beat_spread: spread, reason, low, high, position }) {
+function row({ title, unit, value, beat_spread: spread, reason, stated, low, high, position }, hasStated) {
     const name = element("th", { scope: "row" }, title.charAt(0).toUpperCase() + title.slice(1));
+    const inFile = hasStated && element("td", {}, stated === null ? "" : `${Math.round(stated)}${UNITS[unit]}`);
     if (value === null) {
-        return element("tr", {}, name, element("td", { colspan: "3", class: QUIET }, sentence(reason)));
+        const span = hasStated ? "2" : "3";
+        const why = element("td", { colspan: span, class: QUIET }, sentence(reason));
+        return element("tr", {}, name, why, inFile, hasStated && element("td"));
     }
     const outside = position === "below" || position === "above";
     return element(
@@ -62,6 +68,7 @@ function row({ title, unit, value, beat_spread: spread, reason, low, high, posit
         name,
         element("td", {}, `${Math.round(value)}${UNITS[unit]}`, outside && element("strong", {}, ` ${position}`)),
         element("td", {}, spread === null ? "" : `± ${Math.round(spread)}`),
+        inFile,
         element("td", {}, range(low, high)),
     );
 }

@@ -66,10 +66,10 @@ status:  ## show which cells of the reproduction are done, and what the others c
 	$(PYTHON) -m reproduction status $(ARGS)
 
 report:  ## make docs/results, and the numbers in other pages, from results/
-	$(PYTHON) -m reproduction report README.md docs/evaluation.md docs/patient-map.md docs/pretraining.md docs/privacy-audit.md
+	$(PYTHON) -m reproduction report README.md docs/reference/evaluation.md docs/background/patient-map.md docs/reference/pretraining.md docs/background/privacy-audit.md
 
 docs:  ## build the documentation into docs/_build/html; a warning is an error
-	rm -rf docs/api
+	rm -rf docs/reference/api
 	$(PYTHON) -m sphinx -W --keep-going -b html docs docs/_build/html
 
 archive:  ## pack the built documentation into build/archives, for a release

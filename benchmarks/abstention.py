@@ -38,7 +38,7 @@ from clocs.inference.recordings import as_recording
 from clocs.signals.leads import STANDARD_LEADS, available_leads
 
 ROOT = Path(__file__).resolve().parents[1]
-RESULTS, PAGE = ROOT / "results" / "abstention.json", ROOT / "docs" / "abstention.md"
+RESULTS, PAGE = ROOT / "results" / "abstention.json", ROOT / "docs" / "how-to" / "abstention.md"
 REASONS = {
     "heartbeats": "no clear heartbeats",
     "no lead": "no usable lead",

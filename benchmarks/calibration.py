@@ -33,7 +33,10 @@ from clocs.store.store import Store
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS: Final = ROOT / "results" / "calibration.json"
-COVERAGE_PAGE, CALIBRATION_PAGE = ROOT / "docs" / "abstention.md", ROOT / "docs" / "evaluation.md"
+COVERAGE_PAGE, CALIBRATION_PAGE = (
+    ROOT / "docs" / "how-to" / "abstention.md",
+    ROOT / "docs" / "reference" / "evaluation.md",
+)
 CLASSIFIER: Final = "chapman"
 RHYTHMS: Final = {
     "chapman": {

@@ -4,7 +4,7 @@
     python benchmarks/encoder_search.py page
 
 ``CACHE`` is filled by ``encoder_features.py``. ``run`` computes the trials whose features are there and adds one line a
-trial to ``results/encoder-search.jsonl``; ``page`` writes the tables of ``docs/encoder-search.md`` from it. No
+trial to ``results/encoder-search.jsonl``; ``page`` writes the tables of ``docs/background/encoder-search.md`` from it. No
 test recording is read.
 """
 
@@ -35,7 +35,7 @@ from clocs.store.store import Store
 from clocs.training.labels import sample_patients
 
 ROOT = Path(__file__).resolve().parents[1]
-RESULTS, PAGE = ROOT / "results" / "encoder-search.jsonl", ROOT / "docs" / "encoder-search.md"
+RESULTS, PAGE = ROOT / "results" / "encoder-search.jsonl", ROOT / "docs" / "background" / "encoder-search.md"
 TASKS = {"super": ("ptbxl", "super"), "all": ("ptbxl", "all"), "cpsc": ("physionet2020", "cpsc2018")}
 FRACTIONS = {"all labels": (1.0, 1), "a tenth": (0.1, 3)}
 """Label fractions with the number of draws of labelled patients."""

@@ -9,7 +9,7 @@ import numpy as np
 from measurement_files import COMPARED, differences
 from page_tables import table, write_tables
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "how-to" / "measurements.md"
 MARKS = {
     "p_onset": "start of P",
     "p_offset": "end of P",

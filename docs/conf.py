@@ -76,7 +76,7 @@ def setup(app: Sphinx) -> None:
 
     app.connect("builder-inited", lambda app: make_gallery(Path(app.srcdir)))
     app.connect("builder-inited", lambda app: draw_method_figures(Path(app.srcdir)))
-    app.connect("builder-inited", lambda app: write_reference_pages(Path(app.srcdir)))
+    app.connect("builder-inited", lambda app: write_reference_pages(Path(app.srcdir, "reference")))
     # After the theme has copied its logos.
     app.connect("build-finished", lambda app, error: None if error else check_site(Path(app.outdir)), priority=900)
     app.add_html_math_renderer("mathml", (visit_inline, None), (visit_block, None))

@@ -36,22 +36,21 @@ LEADS = {
 INTRODUCTION = """# Synthetic ECGs
 
 This page is for readers who want to see what the `synthetic` dataset contains before they use it in tests, tutorials
-or trials
-of methods. Each picture is one recording with the label above it, in the leads that show it best. The signals come from
+or trials of methods. Each picture is one recording with the label above it, in the leads that show it best. The signals come from
 a moving heart vector, so all twelve leads are consistent; [](datasets.md) lists the options and what is known of each
 recording. They are plausible to the eye and no more: results on them say nothing about patients.
 
 A synthetic recording in sinus rhythm, and below it a real one (PTB-XL, record 1):
 
-![Synthetic sinus rhythm, twelve leads](synthetic/twelve-leads.png)
+![Synthetic sinus rhythm, twelve leads](../synthetic/twelve-leads.png)
 
-![A real recording of PTB-XL, twelve leads](images/ptbxl-12-leads.png)
+![A real recording of PTB-XL, twelve leads](../images/ptbxl-12-leads.png)
 
 """
 
 
 def make_gallery(folder: Path) -> None:
-    """Write ``synthetic.md`` and its pictures below a folder.
+    """Write ``reference/synthetic.md`` and its pictures below a folder.
 
     Args:
         folder: Folder of the documentation's sources.
@@ -61,9 +60,9 @@ def make_gallery(folder: Path) -> None:
     page = [INTRODUCTION]
     for label, meaning in MEANINGS.items():
         _draw(example(label), LEADS.get(label, RHYTHM_LEADS), SECONDS, pictures / f"{label}.png")
-        page.append(f"## {label}: {meaning}\n\n![{meaning}](synthetic/{label}.png)\n")
+        page.append(f"## {label}: {meaning}\n\n![{meaning}](../synthetic/{label}.png)\n")
     _draw(example("SR"), None, 10.0, pictures / "twelve-leads.png")
-    (folder / "synthetic.md").write_text("\n".join(page))
+    (folder / "reference" / "synthetic.md").write_text("\n".join(page))
 
 
 def example(label: str) -> clocs.Recording:

@@ -89,7 +89,7 @@ def measure(
 @app.command()
 def page(
     path: Annotated[Path, typer.Argument(help="Page whose blocks '<!-- protocols:NAME -->' are filled.")] = Path(
-        "docs/protocol-faults.md"
+        "docs/background/protocol-faults.md"
     ),
     results: Results = RESULTS,
 ) -> None:

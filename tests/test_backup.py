@@ -1,4 +1,4 @@
-"""The backup of ``docs/deployment.md``, run as it stands there, while recordings are added."""
+"""The backup of ``docs/reference/deployment.md``, run as it stands there, while recordings are added."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.conftest import ROOT
 
 def documented(store: Path, copy: Path) -> list[str]:
     """Return the commands of the page, with these folders."""
-    section = (ROOT / "docs" / "deployment.md").read_text().partition("## Backup")[2]
+    section = (ROOT / "docs" / "reference" / "deployment.md").read_text().partition("## Backup")[2]
     block = re.search(r"```console\n(.*?)```", section, re.S)
     assert block
     text = block.group(1).replace("/srv/clocs/store", str(store)).replace("/backup/store", str(copy))

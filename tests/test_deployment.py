@@ -104,7 +104,7 @@ def test_the_options_that_pages_and_comments_name_exist(command: str, page: str)
         if path.name != "Dockerfile" and path.suffix != ".sh" and ("receive" in path.name) == (command == "receive")
     ]
     text = "".join(path.read_text() for path in files)
-    text += "\n".join(re.findall(rf"clocs {command}[^`\n]*", (ROOT / "docs" / page).read_text()))
+    text += "\n".join(re.findall(rf"clocs {command}[^`\n]*", (ROOT / "docs" / "reference" / page).read_text()))
     found = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text))
     assert found
     assert found <= known

@@ -13,7 +13,7 @@ DOCS = Path(__file__).parent.parent / "docs"
 def test_the_api_reference_lists_every_public_object() -> None:
     listed: set[str] = set()
     module = ""
-    for line in (DOCS / "api.md").read_text().splitlines():
+    for line in (DOCS / "reference" / "api.md").read_text().splitlines():
         if found := re.match(r"\.\. currentmodule:: (\S+)", line):
             module = found[1]
         elif found := re.fullmatch(r"   (\w+)", line):
@@ -34,8 +34,9 @@ def test_every_tutorial_is_executed_and_listed() -> None:
 
 
 def test_every_page_opens_with_who_needs_it() -> None:
-    """The first paragraph of tutorials and guides names the reader."""
-    for folder in ("tutorials", "how-to"):
+    """The first paragraph names the reader."""
+    for folder in ("tutorials", "how-to", "reference", "background"):
         for path in (DOCS / folder).glob("*.md"):
             opening = f"\n{path.read_text()}".split("\n# ")[1].split("\n\n")[1]
-            assert path.stem == "index" or re.match(r"This (tutorial|guide) is for ", opening), path
+            reader = r"This (tutorial|guide|page|section) is for "
+            assert path.stem == "index" or re.match(reader, opening), path

@@ -85,7 +85,7 @@ def test_every_supported_python_is_tested() -> None:
     matrix = load(ROOT / ".github" / "workflows" / "checks.yml")["jobs"]["tests"]["strategy"]["matrix"]
     assert set(matrix["python"]) == listed
     assert any(item["os"].startswith("macos") for item in matrix["include"])
-    policy = (ROOT / "docs" / "policy.md").read_text()
+    policy = (ROOT / "docs" / "reference" / "policy.md").read_text()
     assert f"| Python | {', '.join(sorted(listed))} |" in policy
     (torch,) = [item for item in PROJECT["optional-dependencies"]["train"] if item.startswith("torch")]
     assert f"| {torch.removeprefix('torch>=')} and newer |" in policy
@@ -143,7 +143,9 @@ def test_the_contributing_page_lists_every_verb() -> None:
 
 
 def test_first_tasks_name_folders_that_exist() -> None:
-    rows = re.findall(r"^\| (\d+)\. .*? \| `(.*?)` \| `(.*?)`", (ROOT / "docs" / "first-tasks.md").read_text(), re.M)
+    rows = re.findall(
+        r"^\| (\d+)\. .*? \| `(.*?)` \| `(.*?)`", (ROOT / "docs" / "background" / "first-tasks.md").read_text(), re.M
+    )
     assert [int(number) for number, _, _ in rows] == list(range(1, 11))
     for _, file, test in rows:
         assert (ROOT / file).parent.is_dir(), file

@@ -106,7 +106,7 @@ def files(originals: Path, tmp_path: Path) -> Path:
 
 
 def test_the_commands_and_the_python_of_the_docs_run(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = (ROOT / "docs" / "converting.md").read_text()
+    page = (ROOT / "docs" / "how-to" / "converting.md").read_text()
     monkeypatch.chdir(files)
     lines = [line for block in re.findall(r"```sh\n(.*?)```", page, re.S) for line in block.splitlines()]
     assert len(lines) == 7

@@ -1,4 +1,4 @@
-"""The examples of docs/extending.md, installed as a package with entry points."""
+"""The examples of docs/how-to/extending.md, installed as a package with entry points."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from clocs.store.ingest import ingest
 from clocs.store.store import open_store
 from tests import forked
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "extending.md").read_text()
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "how-to" / "extending.md").read_text()
 
 
 @pytest.fixture

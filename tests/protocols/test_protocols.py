@@ -174,7 +174,7 @@ def test_an_unknown_pretraining_is_refused() -> None:
 
 
 def test_every_number_of_the_page_comes_from_the_committed_results(tmp_path: Path) -> None:
-    committed = ROOT / "docs" / "protocol-faults.md"
+    committed = ROOT / "docs" / "background" / "protocol-faults.md"
     shutil.copyfile(committed, tmp_path / "page.md")
     fill_page(tmp_path / "page.md", RESULTS)
     assert (tmp_path / "page.md").read_text(encoding="utf-8") == committed.read_text(encoding="utf-8")

@@ -21,7 +21,7 @@ RESULTS, REPORT = ROOT / "results", ROOT / "docs" / "results"
 
 
 def marked_pages() -> list[Path]:
-    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), RESULTS / "README.md"]
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*/*.md"), RESULTS / "README.md"]
     return [path for path in pages if OPENING.search(path.read_text(encoding="utf-8"))]
 
 

@@ -16,11 +16,12 @@ from clocs.store.summary import FileOutcome, archive_report, count_unused_patien
 from tests.conftest import ROOT
 from tests.store.mixed_archive import mixed_archive
 
-TABLE = ROOT / "docs" / "formats-table.md"
+TABLE = ROOT / "docs" / "reference" / "formats-table.md"
 HEAD = """# Sample files
 
-Every file of a mixed archive made of sample files of hospitals' formats and of published records, in nested folders
-and zips, and what `clocs data ingest folder` makes of it. A test writes this page and compares it.
+This page is for readers who want to see what becomes of real files. A mixed archive has sample files of hospital formats and
+published records, in nested folders and zips. The table lists the result of `clocs data ingest folder` for each file. A test
+writes this page and compares it.
 
 | file | format | outcome | |
 |---|---|---|---|

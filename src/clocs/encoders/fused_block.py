@@ -1,7 +1,7 @@
 """BatchNorm, ReLU, max pooling by 2 and dropout as one differentiable function for CPUs.
 
 Torch's four functions store indices and Boolean masks, which are slow on a CPU. This one uses float arithmetic on
-(N, L, C) memory and halves the time of a training step (docs/performance.md). The values are the same.
+(N, L, C) memory and halves the time of a training step (docs/background/performance.md). The values are the same.
 """
 
 from __future__ import annotations

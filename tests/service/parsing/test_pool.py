@@ -100,7 +100,7 @@ def test_the_pool_parses_uploads(real_data: Path) -> None:
 
 
 def test_limits_are_as_documented() -> None:
-    page = " ".join((ROOT / "docs" / "service.md").read_text().split())
+    page = " ".join((ROOT / "docs" / "reference" / "service.md").read_text().split())
     assert f"Memory ({Limits().parse_memory_bytes >> 20} MiB above what they start with)" in page
     assert f"so is each after {Limits().files_per_process:,} files" in page
     assert f"parsing is nicer than the service by {confinement.NICENESS}, up to 19" in page

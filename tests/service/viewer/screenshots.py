@@ -1,4 +1,4 @@
-"""Pictures of every page of the viewer for docs/viewer.md: ``python -m tests.service.viewer.screenshots``.
+"""Pictures of every page of the viewer for docs/reference/viewer.md: ``python -m tests.service.viewer.screenshots``.
 
 Both widths, both themes, with the made-up example and the demonstration, so that nobody's ECG is in them.
 """

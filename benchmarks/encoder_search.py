@@ -4,8 +4,8 @@
     python benchmarks/encoder_search.py page
 
 ``CACHE`` is filled by ``encoder_features.py``. ``run`` computes the trials whose features are there and adds one line a
-trial to ``results/encoder-search.jsonl``; ``page`` writes the tables of ``docs/background/encoder-search.md`` from it. No
-test recording is read.
+trial to ``results/encoder-search.jsonl``; ``page`` writes the tables of ``docs/background/encoder-search.md`` from it.
+No test recording is read.
 """
 
 from __future__ import annotations

@@ -36,9 +36,9 @@ LEADS = {
 INTRODUCTION = """# Synthetic ECGs
 
 This page is for readers who want to see what the `synthetic` dataset contains before they use it in tests, tutorials
-or trials of methods. Each picture is one recording with the label above it, in the leads that show it best. The signals come from
-a moving heart vector, so all twelve leads are consistent; [](datasets.md) lists the options and what is known of each
-recording. They are plausible to the eye and no more: results on them say nothing about patients.
+or trials of methods. Each picture is one recording with the label above it, in the leads that show it best. The signals
+come from a moving heart vector, so all twelve leads are consistent. [](datasets.md) lists the options and what is known
+of each recording. They only look plausible: results on them say nothing about patients.
 
 A synthetic recording in sinus rhythm, and below it a real one (PTB-XL, record 1):
 

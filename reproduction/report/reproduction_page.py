@@ -89,8 +89,8 @@ def reproduction_page(estimates: Estimates, gallery: Gallery) -> Page:
     blocks: tuple[Block, ...] = (
         Text(
             "The experiments of CLOCS (Kiyasseh, Zhu and Clifton, ICML 2021), computed again on the public data. "
-            "`make report` makes this page from the files in `results/`. [Reproducing the paper](../how-to/reproduce.md) "
-            "describes the commands."
+            "`make report` makes this page from the files in `results/`. "
+            "[Reproducing the paper](../how-to/reproduce.md) describes the commands."
         ),
         Text(HOW_TO_READ),
         *_table1(estimates, gallery),

@@ -73,7 +73,7 @@ def test_near_one_the_logit_scale_has_a_higher_coverage_than_percentiles() -> No
 @pytest.mark.slow
 @pytest.mark.parametrize(("num_positives", "expected"), [(1, 0.18), (2, 0.71), (3, 0.85), (5, 0.93), (10, 0.92)])
 def test_coverage_of_intervals_with_few_positives(num_positives: int, expected: float) -> None:
-    """The expected values are those in docs/reference/evaluation.md. With 400 cohorts, their standard error is about 0.02."""
+    """The expected values are in docs/reference/evaluation.md. With 400 cohorts, their standard error is about 0.02."""
     shift, random, cohorts = NormalDist().inv_cdf(0.8) * math.sqrt(2), np.random.default_rng(num_positives), 400
     truth = (np.arange(num_positives + 200) < num_positives)[:, None]
     num_covered = 0

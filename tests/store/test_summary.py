@@ -19,9 +19,9 @@ from tests.store.mixed_archive import mixed_archive
 TABLE = ROOT / "docs" / "reference" / "formats-table.md"
 HEAD = """# Sample files
 
-This page is for readers who want to see what becomes of real files. A mixed archive has sample files of hospital formats and
-published records, in nested folders and zips. The table lists the result of `clocs data ingest folder` for each file. A test
-writes this page and compares it.
+This page is for readers who want to see what becomes of real files. A mixed archive has sample files of hospital
+formats and published records, in nested folders and zips. The table lists the result of `clocs data ingest folder`
+for each file. A test writes this page and compares it.
 
 | file | format | outcome | |
 |---|---|---|---|

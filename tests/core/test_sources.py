@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clocs.core import sources
+from clocs.core import folder_source, source_files
 from clocs.core.errors import ConfigError, FormatError
-from clocs.core.sources import file_size, open_source, strip_extension
+from clocs.core.source_files import strip_extension
+from clocs.core.sources import file_size, open_source
 
 TREE = {
     "RECORDS": b"data/1\ndata/10\n",
@@ -103,9 +104,9 @@ def test_a_file_over_the_limit_is_rejected_but_its_head_can_be_read(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, prefix = make(kind, tmp_path)
-    monkeypatch.setattr(sources, "MAX_FILE_BYTES", 256 * 40)
+    monkeypatch.setattr(source_files, "MAX_FILE_BYTES", 256 * 40)
     assert len(open_source(path).read(prefix + "data/1.dat")) == 256 * 40
-    monkeypatch.setattr(sources, "MAX_FILE_BYTES", 256 * 40 - 1)
+    monkeypatch.setattr(source_files, "MAX_FILE_BYTES", 256 * 40 - 1)
     with pytest.raises(FormatError, match=r"data/1.dat: larger than"):
         open_source(path).read(prefix + "data/1.dat")
     assert len(open_source(path).head(prefix + "data/1.dat", 4096)) == 4096
@@ -115,7 +116,7 @@ def test_a_zip_bomb_is_stopped_at_the_limit(tmp_path: Path, monkeypatch: pytest.
     with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("zeros", bytes(20 << 20))
     assert (tmp_path / "bomb.zip").stat().st_size < 1 << 16
-    monkeypatch.setattr(sources, "MAX_FILE_BYTES", 1 << 20)
+    monkeypatch.setattr(source_files, "MAX_FILE_BYTES", 1 << 20)
     with pytest.raises(FormatError, match="larger than 1 MiB"):
         open_source(tmp_path / "bomb.zip").read("zeros")
 
@@ -168,7 +169,7 @@ def denied(path: Any, *_: object, **__: object) -> Any:
 
 @pytest.mark.parametrize(
     ("kind", "module", "function"),
-    [("folder", sources, "open"), ("folder", os, "stat"), ("zip", zipfile.ZipFile, "open")],
+    [("folder", folder_source, "open"), ("folder", os, "stat"), ("zip", zipfile.ZipFile, "open")],
 )
 def test_the_error_for_a_missing_permission_names_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, module: Any, function: str

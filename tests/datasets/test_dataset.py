@@ -11,7 +11,8 @@ import pytest
 from pydantic import ValidationError
 
 from clocs.core.errors import ConfigError, FormatError
-from clocs.core.sources import FolderSource, open_source
+from clocs.core.folder_source import FolderSource
+from clocs.core.sources import open_source
 from clocs.datasets import DATASETS, Dataset, Entry, SplitPolicy
 from clocs.datasets.dataset import load_entry
 from clocs.signals.framing import FramePolicy

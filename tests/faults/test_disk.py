@@ -15,7 +15,7 @@ from unittest import mock
 
 import pytest
 
-from clocs.core import sources
+from clocs.core import folder_source
 from clocs.core.errors import EngineError, StoreError
 from clocs.store.ingest import ingest
 from clocs.store.manifest import versions
@@ -130,11 +130,11 @@ def test_disk_error_of_the_source_is_not_a_bad_recording(growth: Growth, tmp_pat
     store = tmp_path / "store"
     shutil.copytree(growth.first, store)
     with (
-        mock.patch.object(sources, "open", _Source(failing=1000).open, create=True),
+        mock.patch.object(folder_source, "open", _Source(failing=1000).open, create=True),
         pytest.raises(EngineError, match=os.strerror(errno.EIO)),
     ):
         small_ingest(growth.source, store)
-    with mock.patch.object(sources, "open", _Source(failing=1).open, create=True):
+    with mock.patch.object(folder_source, "open", _Source(failing=1).open, create=True):
         small_ingest(growth.source, store)
     assert fingerprint(store) == growth.expected
 

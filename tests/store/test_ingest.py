@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import clocs
-from clocs.core import sources
+from clocs.core import folder_source, sources
 from clocs.core.errors import ConfigError, StoreError
 from clocs.core.files import content_hash
 from clocs.core.pseudonyms import make_key
@@ -204,7 +204,7 @@ def test_a_file_without_read_permission_is_named(tmp_path: Path, monkeypatch: py
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
         return open(path, mode)
 
-    monkeypatch.setattr(sources, "open", denied, raising=False)
+    monkeypatch.setattr(folder_source, "open", denied, raising=False)
     with pytest.raises(ConfigError, match=r"source/b.dat: cannot be read: Permission denied. Give this user"):
         ingest("folder", source, tmp_path / "store")
 

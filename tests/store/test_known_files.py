@@ -7,7 +7,7 @@ import pytest
 
 from clocs import ingest, write
 from clocs.core.errors import ConfigError
-from clocs.core.sources import FolderSource
+from clocs.core.folder_source import FolderSource
 from clocs.store.known_files import FILE
 from tests.conftest import make_recording
 

@@ -80,7 +80,10 @@ def info(
 def ingest(
     dataset: Annotated[str, typer.Argument(metavar="DATASET", help="Name of a dataset; see 'clocs data list'.")],
     source: Annotated[
-        str, typer.Argument(metavar="SOURCE", help="Folder or zip of the dataset's files, or - if it needs none.")
+        str,
+        typer.Argument(
+            metavar="SOURCE", help="Folder or zip of the dataset's files, s3://bucket/folder, or - if it needs none."
+        ),
     ],
     store: StoreFolder,
     gate: Annotated[

@@ -26,6 +26,8 @@ LONGEST_PAUSE = 5.0
 """Maximum seconds between two attempts."""
 PART_BYTES = 32 << 20
 """Bytes of a download that are requested at a time. An interrupted download continues after the last part."""
+LIST_PAGE: Final = 1000
+"""Number of objects that a server lists by one request."""
 CREDENTIAL_SECONDS = 20
 """Time after which credentials are asked for again. boto3 answers from memory until they have to be refreshed."""
 _STATUS = re.compile(r"status code: (\d{3})")
@@ -118,6 +120,15 @@ class Bucket:
         while (found := self._request("list", prefix, page)) is not None:
             yield from map(_info, found)
             last = found[-1]["path"] if len(found) else last
+
+    def list_page(self, prefix: str, after: str) -> list[ObjectInfo]:
+        """Return the first :data:`LIST_PAGE` objects below a prefix whose keys come after a key, by one request."""
+        import obstore
+
+        def page() -> Any:
+            return next(iter(obstore.list(self._store, prefix or None, offset=after or None, chunk_size=LIST_PAGE)), [])
+
+        return list(map(_info, self._request("list", prefix, page)))
 
     def list_folder(self, prefix: str) -> tuple[list[ObjectInfo], list[str]]:
         """Return the objects directly below a prefix, and the prefixes of the folders there."""

@@ -11,7 +11,8 @@ from importlib.resources import files
 from typing import Generic, TypeVar
 
 from clocs.core.errors import FormatError
-from clocs.core.sources import MAX_FILE_BYTES, Source
+from clocs.core.source_files import MAX_FILE_BYTES
+from clocs.core.sources import Source
 
 Row = TypeVar("Row")
 

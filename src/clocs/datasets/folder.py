@@ -13,7 +13,8 @@ from clocs.core.errors import ConfigError, FormatError, MissingExtraError
 from clocs.core.identity import Identity
 from clocs.core.pseudonyms import read_key
 from clocs.core.recording import Recording
-from clocs.core.sources import Source, strip_extension
+from clocs.core.source_files import strip_extension
+from clocs.core.sources import Source
 from clocs.datasets.dataset import Dataset, Entry, Options, load_entry
 from clocs.datasets.folder_tables import (
     PATIENT_COLUMNS,

@@ -13,7 +13,8 @@ from clocs.core.errors import ConfigError, FormatError
 from clocs.core.identity import Identity, check_identity_fields
 from clocs.core.recording import Recording
 from clocs.core.registry import Registry
-from clocs.core.sources import Source, file_size, open_source, strip_extension
+from clocs.core.source_files import strip_extension
+from clocs.core.sources import Source, file_size, open_source
 from clocs.signals.leads import add_derived_leads
 
 HEAD_BYTES = 4096

@@ -10,6 +10,7 @@ from typing import Final
 
 from clocs.core.errors import ClocsError, ConfigError, MissingExtraError
 from clocs.core.files import content_hash
+from clocs.core.locations import to_location
 from clocs.core.pseudonyms import read_key
 from clocs.core.recording import Recording
 from clocs.core.sources import open_source
@@ -115,7 +116,7 @@ def _folder_chunks(folder: Path, key: Path | None) -> Iterator[FolderChunk]:
     source, dataset = open_source(folder), DATASETS.get("folder")
     options = dataset.parse_options({"key": key})
     entries = dataset.entries(source, options)
-    path = str(folder.absolute())
+    path = str(to_location(folder).absolute())
     num_chunks = 0
     while chunk := tuple(islice(entries, RECORDS_PER_CHUNK)):
         files = [(entry.file, source.stamp(entry.file), missing_companions(source, entry.file)) for entry in chunk]

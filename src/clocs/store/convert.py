@@ -15,7 +15,8 @@ from clocs.core.engine import Engine, run
 from clocs.core.errors import ClocsError, ConfigError, FormatError, LeadError, SignalError, UnitError
 from clocs.core.files import is_inside
 from clocs.core.recording import Recording
-from clocs.core.sources import Source, open_source, strip_extension
+from clocs.core.source_files import strip_extension
+from clocs.core.sources import Source, open_source
 from clocs.datasets.redaction import patient_id_from
 from clocs.formats.reading import detect_format, read_from, read_identity_from
 from clocs.formats.writers.parquet import conversion_notes, parquet_file

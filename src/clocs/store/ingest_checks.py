@@ -33,7 +33,7 @@ def check_destination(folder: Path, source: str | None, dataset: Dataset, option
     inside = [value for _, value in options if isinstance(value, Path) and is_inside(value, folder)]
     if inside:
         raise ConfigError(f"{inside[0]} is inside the folder of the store. Move the key or table elsewhere.")
-    if source is not None and (tree := to_location(source)).is_dir() and is_inside(folder, tree):
+    if source is not None and is_inside(folder, tree := to_location(source)) and tree.is_dir():
         raise ConfigError(f"{folder} is inside {source}. Choose a folder outside of it.")
     check_not_inside_store(folder)
     if not versions(folder):

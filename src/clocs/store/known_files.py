@@ -52,6 +52,13 @@ class KnownFiles:
     def size(self, name: str) -> int:
         return self._source.size(name)
 
+    @property
+    def stamps_content(self) -> bool:
+        return self._source.stamps_content
+
+    def stamp(self, name: str) -> tuple[int, int] | None:
+        return self._source.stamp(name)
+
     def read(self, name: str) -> bytes:
         return self._source.read(name)
 

@@ -20,7 +20,8 @@ from clocs.core.errors import ClocsError, ConfigError, MissingExtraError, StoreE
 from clocs.core.files import content_hash, lock_folder
 from clocs.core.locations import to_location
 from clocs.core.recording import Recording
-from clocs.core.sources import Source, file_size, open_source, strip_extension
+from clocs.core.source_files import strip_extension
+from clocs.core.sources import FileTree, Source, file_size, open_source
 from clocs.datasets import DATASETS, Dataset, Entry
 from clocs.datasets.dataset import Options
 from clocs.formats.reading import missing_companions
@@ -164,7 +165,7 @@ def _ingest_tasks(
     dataset: Dataset,
     options: Options,
     gate: GatePolicy,
-    source: Source | None,
+    source: FileTree | KnownFiles | None,
     folder: Path,
     finished: FinishedTasks | None,
     measure: bool,
@@ -186,7 +187,8 @@ def _ingest_tasks(
         return _file_sizes(source, entry.file) if source is not None else 0
 
     def digest(entry: Entry) -> str:
-        return options.digest(json.dumps([common, vars(entry), sizes(entry)], sort_keys=True))[:16]
+        stamp = [source.stamp(entry.file)] if source is not None and source.stamps_content else []
+        return options.digest(json.dumps([common, vars(entry), sizes(entry), *stamp], sort_keys=True))[:16]
 
     def task(chunk: tuple[Entry, ...]) -> IngestTask:
         file_sizes = [sizes(entry) for entry in chunk] if source is not None else []
@@ -219,15 +221,18 @@ def _chunks(entries: Iterable[Entry], size: int) -> Iterator[tuple[Entry, ...]]:
 
 
 def run_ingest_task(task: IngestTask) -> TaskRecord:
-    """Read, check and store the recordings of a task, unless its record exists."""
+    """Read, check and store the recordings of a task, unless its record exists.
+
+    A record is replaced if files changed without their sizes, which sources in archives and buckets notice.
+    """
     record = find_task_record(task.folder, task.name)
-    if record is not None:
+    if record is not None and (not (task.digests and record.entries) or record.entries == "".join(task.digests)):
         return record
     source = open_source(task.source) if task.source is not None else None
     left_out = LeftOut(task.withdrawn)
     measurements: list[SignalMeasurement] = []
     accepted = _passing_recordings(task, source, left_out, measurements)
-    return write_recordings(task, accepted, left_out, measurements)
+    return write_recordings(task, accepted, left_out, measurements, replace_record=record is not None)
 
 
 def _passing_recordings(
@@ -305,7 +310,12 @@ def _encodable(text: str) -> str:
 
 
 def write_recordings(
-    task: IngestTask, recordings: Iterator[Recording], left_out: LeftOut, measurements: list[SignalMeasurement]
+    task: IngestTask,
+    recordings: Iterator[Recording],
+    left_out: LeftOut,
+    measurements: list[SignalMeasurement],
+    *,
+    replace_record: bool = False,
 ) -> TaskRecord:
     """Write recordings as shards of bounded size, then the task record.
 
@@ -337,7 +347,7 @@ def write_recordings(
         entries="".join(task.digests),
         measurements=collect_measurements(measurements),
     )
-    return write_task_record(task.folder, record)
+    return write_task_record(task.folder, record, replace=replace_record)
 
 
 def _write_valid_rows(path: Path, recordings: list[Recording], left_out: LeftOut) -> list[ShardInfo]:

@@ -16,7 +16,8 @@ from typing import Final, cast
 from clocs.core.errors import ClocsError, FormatError, LeadError, SignalError
 from clocs.core.pseudonyms import PatientKey
 from clocs.core.recording import Recording
-from clocs.core.sources import Source, ZipSource
+from clocs.core.sources import Source
+from clocs.core.zip_source import ZipSource
 from clocs.datasets.redaction import (
     acquired_from,
     deidentify_recording,

@@ -1,0 +1,69 @@
+"""Ingest of files in a bucket, on a real S3 server: the store of a folder on disk, and known objects are not read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import clocs
+from clocs.core.bucket_source import BucketSource
+from clocs.core.counters import counts
+from clocs.core.locations import to_location
+from tests.conftest import make_recording
+from tests.core.test_bucket_source import upload
+from tests.store.test_buckets import tree
+
+
+def write_records(folder: Path, *names: str) -> Path:
+    for number, name in enumerate(names):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        clocs.write(make_recording(leads=("I", "II"), seed=number), path)
+    return folder
+
+
+def names_read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    names: list[str] = []
+    head = BucketSource.head
+
+    def noted(self: BucketSource, name: str, count: int) -> bytes:
+        names.append(name)
+        return head(self, name, count)
+
+    monkeypatch.setattr(BucketSource, "head", noted)
+    return names
+
+
+def test_a_bucket_gives_the_store_of_a_folder_and_known_objects_are_not_read(
+    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_records(tmp_path / "source", "ward/a.hea", "ward/b.hea", "c.edf")
+    upload(folder, f"{bucket}/source")
+    store = clocs.ingest("folder", f"{bucket}/source", f"{bucket}/store")
+    local = clocs.ingest("folder", folder, tmp_path / "store")
+    assert store.table("record_id").equals(local.table("record_id"))
+    shards = {name: data for name, data in tree(local.folder).items() if name.startswith("shards/")}
+    assert shards == {name: data for name, data in tree(store.folder).items() if name.startswith("shards/")}
+
+    read, before = names_read(monkeypatch), counts()["bucket_bytes_read"]
+    assert clocs.ingest("folder", f"{bucket}/source", f"{bucket}/store").manifest.version == 1
+    assert read == []
+    assert counts()["bucket_bytes_read"] - before < sum(path.stat().st_size for path in folder.rglob("*.*"))
+    upload(write_records(tmp_path / "more", "ward/d.hea"), f"{bucket}/source")
+    assert len(clocs.ingest("folder", f"{bucket}/source", f"{bucket}/store")) == 4
+    assert {name.partition(".")[0] for name in read} == {"ward/d"}
+
+
+def test_an_object_of_the_same_size_with_other_content_is_read_again(bucket: str, tmp_path: Path) -> None:
+    folder = write_records(tmp_path / "source", "a.edf", "b.edf")
+    upload(folder, f"{bucket}/source")
+    before = clocs.ingest("folder", f"{bucket}/source", tmp_path / "store")
+    path = to_location(f"{bucket}/source/a.edf")
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.opened.replace(path.key, bytes(data))  # type: ignore[attr-defined]
+    after = clocs.ingest("folder", f"{bucket}/source", tmp_path / "store")
+    assert after.manifest.version == 2
+    differs = [bool((before.recording(row).digital != after.recording(row).digital).any()) for row in (0, 1)]
+    assert differs == [True, False]

@@ -69,7 +69,12 @@ def info(
                 ],
             )
     elif versions(to_location(what)) or Path(what).exists():
-        _print(store_info(open_store(what)), as_json)
+        numbers = store_info(open_store(what))
+        if as_json:
+            return _print(numbers, True)
+        rows = _count_rows(numbers)
+        rows += [("shards", numbers["shards"]), ("bytes", numbers["bytes"]), ("hash", numbers["sha256"])]
+        print_table([numbers["dataset"], f"version {numbers['version']}"], rows)
     else:
         raise ConfigError(
             f"'{what}' is neither the folder of a store nor a dataset. Datasets: {', '.join(DATASETS.names())}."
@@ -140,15 +145,7 @@ def ingest(
         _print({**numbers, "left_out": gone, "unused_identities": unused}, True)
         _exit_if_empty(numbers)
         return
-    rows = [("in", numbers["in"]), ("stored", numbers["stored"])]
-    rows += [(f"quarantined: {reason}", count) for reason, count in numbers["quarantined"].items()]
-    rows += [("of withdrawn patients, left out", numbers["withdrawn"])] if numbers["withdrawn"] else []
-    twins = numbers["duplicates"]
-    rows += [
-        ("patients", numbers["patients"]),
-        ("duplicate groups", f"{twins['groups']} ({twins['records']} recordings)"),
-    ]
-    rows += [("frames", numbers["frames"]), ("instances", numbers["instances"]), *_signal_rows(numbers["signals"])]
+    rows = _count_rows(numbers)
     if dataset == "folder" and not append:
         rows += [("other files", sum(1 for _ in open_source(source).names()) - numbers["in"])]
     print_table([dataset, f"version {numbers['version']}"], rows)
@@ -300,6 +297,21 @@ def _pairs(given: list[str]) -> dict[str, str]:
     if wrong:
         raise ConfigError(f"Expected options as key=value, got {', '.join(wrong)}.")
     return dict(pair.split("=", 1) for pair in given)
+
+
+def _count_rows(numbers: dict[str, Any]) -> list[tuple[str, Any]]:
+    """Return rows of a table about the counts of a store."""
+    rows = [("recordings read", numbers["in"]), ("stored", numbers["stored"])]
+    rows += [(f"quarantined: {reason}", count) for reason, count in numbers["quarantined"].items()]
+    rows += [("of withdrawn patients, left out", numbers["withdrawn"])] if numbers["withdrawn"] else []
+    twins = numbers["duplicates"]
+    rows += [
+        ("patients", numbers["patients"]),
+        ("duplicate groups", f"{twins['groups']} ({twins['records']} recordings)"),
+    ]
+    if numbers["frames"] is not None:
+        rows += [("frames", numbers["frames"]), ("instances (a lead of a frame)", numbers["instances"])]
+    return rows + _signal_rows(numbers["signals"])
 
 
 def _signal_rows(signals: dict[str, Any] | None) -> list[tuple[str, str]]:

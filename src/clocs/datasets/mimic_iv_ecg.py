@@ -129,7 +129,7 @@ def _people(source: Source, folder: str) -> dict[str, tuple[Sex | None, float, i
 
 
 def _age_at(person: tuple[Sex | None, float, int] | None, time: str) -> float | None:
-    """Return the age in years at a time. All ages over 89 are one, as in MIMIC-IV."""
+    """Return the age in years at a time. Ages over 89 become one value, as in MIMIC-IV."""
     if person is None:
         return None
     _, age, year = person

@@ -122,7 +122,7 @@ def _check_response(response: requests.Response, url: str) -> None:
 
 
 def _content_length(response: requests.Response) -> int:
-    """Return the number of bytes to come; 0 if unknown or compressed."""
+    """Return the number of bytes of a response's body; 0 if it is unknown or compressed."""
     length = response.headers.get("Content-Length", "")
     encoded = response.headers.get("Content-Encoding", "identity") != "identity"
     return int(length) if length.isdecimal() and not encoded else 0

@@ -140,7 +140,7 @@ class Encoder(nn.Module, ABC):
         """
 
     def prepare_export(self, num_samples: int) -> None:
-        """Compute in advance what depends only on the weights and on the length of a frame.
+        """Compute in advance the values that depend only on the weights and the length of a frame.
 
         The ONNX export calls this method of every encoder in a network, in eval mode, so that the values become
         constants of the graph. They are used until the next call of ``train()`` or ``load_state_dict()``. By default

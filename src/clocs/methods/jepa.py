@@ -37,7 +37,7 @@ class JEPA(MaskedMethod):
         num_targets: Number M of target blocks; 4 in the paper.
         target_length: Length of a target block, as a fraction of the frame's tokens; 0.15 to 0.2 in the paper.
         context_ratio: Fraction of the tokens outside the targets that the context keeps. In the paper, the context
-            is drawn as 0.85 to 1 of the image, and loses what the targets cover.
+            is drawn as 0.85 to 1 of the image, without the part that the targets cover.
         predictor_width: Dimension of the predictor's blocks.
         predictor_depth: Number of the predictor's blocks.
         num_heads: Heads of the predictor's attention.

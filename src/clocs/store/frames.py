@@ -229,7 +229,7 @@ class Frames:
     def targets(self, items: npt.ArrayLike, recordings: Ints | None = None) -> npt.NDArray[np.bool_]:
         """Return the classes of each item, (N, classes) bool, in the order of ``classes``.
 
-        The policy decides if they are those of the recording or of the episode at the first sample.
+        The policy decides whether an item has the labels of its recording or of the episode at its first sample.
 
         Args:
             items: Indices of the items, (N,).

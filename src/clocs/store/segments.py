@@ -201,7 +201,7 @@ class Segment:
         return opened.columns(opened.schema.names)
 
     def write_missing_files(self, merged_from: Sequence[Segment] = ()) -> None:
-        """Write the files that follow from the shards, unless they exist.
+        """Write the files that are derived from the shards, unless they exist.
 
         Args:
             merged_from: Segments with the same shards in order, whose rows are read instead of the shards.

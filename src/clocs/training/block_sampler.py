@@ -119,7 +119,7 @@ class BlockSampler:
         return _Plan(order, ends, tuple(windows))
 
     def _compute(self, epoch: int, group: int) -> Ints:
-        """Return the items (batches, B) of a group, which takes little longer than one batch."""
+        """Return the items (batches, B) of a group. This takes little longer than a single batch."""
         steps = min(GROUP_SIZE, self.steps - group * GROUP_SIZE)
         positions = group * GROUP_SIZE * self._share + np.arange(steps * self._share)
         items = np.empty((steps, self.lanes, self._share), np.int64)

@@ -114,7 +114,7 @@ def _method_dataset_pairs() -> list[tuple[str, str]]:
 
 
 def _is_applicable(method: type[Method], dataset: Dataset) -> bool:
-    """Return whether a dataset has the frames, labels and leads that a method needs."""
+    """Return True if a dataset has the frames, labels and leads that a method needs."""
     if method.frame_policy not in dataset.frame_policies or (method.needs_labels and not dataset.classes):
         return False
     policy = dataset.frame_policies[method.frame_policy]

@@ -143,7 +143,7 @@ class _Prepared:
 
 @functools.lru_cache(maxsize=1)
 def _prepare(encoder: str, control: Control, way: Way, folder: Path, split_sha256: str, runs: Path) -> _Prepared:
-    """Compute or read the inputs of a store. The last ones are kept for the next task."""
+    """Compute or read the inputs of a store. Those of the last store are kept for the next task."""
     store = open_store(folder)
     split = store.split()
     train, cache = split.mask("train"), runs / "features"

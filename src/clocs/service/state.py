@@ -147,7 +147,7 @@ async def run_service(loaded: LoadedService, limiter: RequestLimiter, metrics: M
         try:
             await asyncio.gather(pool.open(), threads.warm_up(loaded.encoder))
         except (EOFError, OSError, TimeoutError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
+            reason = getattr(error, "strerror", None) or str(error) or "no answer in time; is the machine overloaded?"
             log("parsing processes cannot be started", logging.ERROR, error, reason=reason)
             raise
         level = loaded.confinement.level

@@ -23,7 +23,7 @@ import pyarrow as pa
 from measuring import in_child, scratch
 
 import clocs
-from clocs.core.files import content_hash
+from clocs.core.hashes import content_hash
 from clocs.store.arrow_files import write_arrow
 from clocs.store.checksums import checksums_path, write_checksums
 from clocs.store.manifest import Manifest, write_manifest

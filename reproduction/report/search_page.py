@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from clocs.core.files import canonical_json
+from clocs.core.hashes import canonical_json
 from reproduction.cells import LEVELS
 from reproduction.report.page import (
     DASH,

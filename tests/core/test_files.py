@@ -18,18 +18,8 @@ from hypothesis import strategies as st
 from clocs.core import files
 from clocs.core.disk import Disk
 from clocs.core.errors import StoreError
-from clocs.core.files import (
-    append_bytes,
-    atomic_file,
-    canonical_json,
-    content_hash,
-    file_hash,
-    lock_folder,
-    remove_file,
-    sync_file,
-    truncate_file,
-    write_bytes,
-)
+from clocs.core.files import append_bytes, atomic_file, lock_folder, remove_file, sync_file, truncate_file, write_bytes
+from clocs.core.hashes import canonical_json, content_hash, file_hash
 
 HOLD = """
 import signal, sys

@@ -21,7 +21,7 @@ from typing import Literal
 import pytest
 
 from clocs.core.errors import ConfigError, DownloadError
-from clocs.core.files import file_hash
+from clocs.core.hashes import file_hash
 from clocs.datasets import DATASETS, Dataset
 from clocs.datasets import download as module
 from clocs.datasets.dataset import Download

@@ -9,7 +9,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from clocs.core.errors import ConfigError, IntegrityError, StoreError
-from clocs.core.files import seal
+from clocs.core.hashes import seal
 from clocs.evaluation.model_outputs import ModelOutputs
 from clocs.evaluation.results import compare, draw_scores, load_scores, save_scores
 

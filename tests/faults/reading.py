@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from clocs.core.errors import ClocsError
-from clocs.core.files import canonical_json
+from clocs.core.hashes import canonical_json
 from clocs.core.recording import Recording
 from clocs.formats import read_from
 from clocs.formats.reading import read_identity_from

@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 import clocs
-from clocs.core.files import canonical_json, file_hash
+from clocs.core.hashes import canonical_json, file_hash
 from clocs.experiments.workspace import CellTable, Workspace
 from reproduction.run_cell import REPLICATES_TABLE
 from tests.conftest import ROOT

@@ -16,7 +16,7 @@ import pytest
 
 import clocs
 import clocs.training.loop
-from clocs.core.files import find_damage
+from clocs.core.hashes import find_damage
 from clocs.store.ingest import ingest
 from clocs.store.manifest import versions
 from clocs.store.shard import SHARDS

@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
 
 from clocs.core.errors import ConfigError, IntegrityError, StoreError
-from clocs.core.files import seal, unseal
+from clocs.core.hashes import seal, unseal
 from clocs.inference.classifier import Classifier, LeadSet, LinearWeights
 from clocs.inference.reliability import ReliabilityBin, reliability_bins
 from clocs.metrics.calibration import reliability

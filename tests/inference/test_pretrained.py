@@ -17,7 +17,7 @@ from torch.nn.functional import batch_norm, conv1d, max_pool1d
 
 import clocs
 from clocs.core.errors import ConfigError, IntegrityError, LeadError, StoreError
-from clocs.core.files import seal, unseal
+from clocs.core.hashes import seal, unseal
 from clocs.core.recording import Recording
 from clocs.core.sources import Source, open_source
 from clocs.core.stated_measurements import StatedMeasurements

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from clocs.core.errors import ConfigError, IntegrityError, MissingExtraError
-from clocs.core.files import seal, unseal
+from clocs.core.hashes import seal, unseal
 from clocs.core.recording import Recording
 from clocs.inference.preparation import prepare
 from clocs.inference.pretrained import PretrainedEncoder, load_encoder

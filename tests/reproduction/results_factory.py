@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from clocs.core.files import content_hash
+from clocs.core.hashes import content_hash
 from clocs.core.run_identity import identity_name
 from clocs.evaluation.model_outputs import ModelOutputs
 from clocs.evaluation.scoring import compute_metrics, outputs_by_level

@@ -9,7 +9,7 @@ from pathlib import Path
 import matplotlib
 import pytest
 
-from clocs.core.files import unseal
+from clocs.core.hashes import unseal
 from clocs.training.shipped import shipped_encoders
 from reproduction.cells import LEVELS, Evaluation
 from reproduction.report.build import make_report

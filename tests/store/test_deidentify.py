@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from clocs.core.errors import ConfigError
-from clocs.core.files import content_hash
+from clocs.core.hashes import content_hash
 from clocs.core.pseudonyms import make_key, read_key
 from clocs.core.recording import Episode, Provenance
 from clocs.core.sources import open_source

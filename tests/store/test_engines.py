@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from clocs.core.engine import Engine
-from clocs.core.files import file_hash
+from clocs.core.hashes import file_hash
 from clocs.core.recording import Recording
 from clocs.core.sources import Source
 from clocs.datasets import DATASETS, Dataset, Entry

@@ -16,7 +16,7 @@ import pytest
 import clocs
 from clocs.core import folder_source, sources
 from clocs.core.errors import ConfigError, StoreError
-from clocs.core.files import content_hash
+from clocs.core.hashes import content_hash
 from clocs.core.pseudonyms import make_key
 from clocs.core.recording import Recording
 from clocs.core.sources import Source

@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import nn
 
-from clocs.core.files import file_hash
+from clocs.core.hashes import file_hash
 from clocs.encoders import wrap
 from clocs.inference.pretrained import load_encoder
 from clocs.training import onnx_export

@@ -17,7 +17,7 @@ import torch
 
 import clocs
 from clocs.core.errors import ConfigError, IntegrityError, StoreError
-from clocs.core.files import seal, unseal
+from clocs.core.hashes import seal, unseal
 from clocs.formats.writing import write
 from clocs.signals.quality import GATE_OFF
 from clocs.store.store import open_store

@@ -12,7 +12,7 @@ import pytest
 import clocs
 from clocs.core.bucket import Bucket
 from clocs.core.errors import ConfigError, StoreError
-from clocs.core.files import unseal
+from clocs.core.hashes import unseal
 from clocs.core.locations import to_location
 from tests.training.conftest import Driver
 from tests.training.test_resume import content

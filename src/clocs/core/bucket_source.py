@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 
 
 class Listed(NamedTuple):
-    """What a listing says of an object."""
+    """Size and tag of an object, from a listing."""
 
     size: int
     """Size in bytes."""
@@ -107,7 +107,6 @@ class BucketSource:
         path, tag = self._folder / name, self._get(name).tag
         target = local_folder(self._folder) / "sources" / f"{tag:015x}-{path.name}"
         if not target.exists():
-            target.parent.mkdir(parents=True, exist_ok=True)
             _answered(lambda: download(path, target))
         return target
 

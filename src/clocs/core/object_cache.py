@@ -57,8 +57,6 @@ def local_copy(path: Path, sha256: str | None = None) -> Path:
         count("cache_hits")
         return target
     count("cache_misses")
-    os.makedirs(cache_folder(), mode=0o700, exist_ok=True)  # recordings of patients
-    target.parent.mkdir(parents=True, exist_ok=True)
     download(path, target, sha256)
     return target
 
@@ -68,13 +66,16 @@ def download(path: ObjectPath, target: Path, sha256: str | None = None) -> None:
 
     Args:
         path: The object.
-        target: The file, in an existing folder. Several processes may fetch the same one.
+        target: The file. Missing folders are created. Several processes may fetch the same one.
         sha256: SHA-256 that the content must have; None to accept any.
 
     Raises:
         FileNotFoundError: There is no such object.
         IntegrityError: The content does not match its hash.
     """
+    if target.is_relative_to(cache_folder()):
+        os.makedirs(cache_folder(), mode=0o700, exist_ok=True)  # recordings of patients
+    target.parent.mkdir(parents=True, exist_ok=True)
     handle, partial = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".partial")
     try:
         digest = hashlib.sha256()

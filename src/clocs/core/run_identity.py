@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from clocs.core.files import content_hash
+from clocs.core.hashes import content_hash
 
 SCHEMA: Final = 4
 """Schema number. Increase it when a default changes, or when the same values give different numbers."""

@@ -1,4 +1,4 @@
-"""What all sources of files share: names, the limit of a file's size, the order of files, and errors."""
+"""Functions that all sources of files share: names, the limit of a file's size, the order of files, and errors."""
 
 from __future__ import annotations
 

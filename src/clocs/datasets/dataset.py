@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import to_jsonable_python
 
-from clocs.core.files import content_hash
+from clocs.core.hashes import content_hash
 from clocs.core.options import validate_model
 from clocs.core.recording import Recording
 from clocs.core.registry import Registry

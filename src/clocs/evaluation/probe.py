@@ -12,7 +12,7 @@ import torch
 from pydantic import model_validator
 
 from clocs.core.errors import ConfigError
-from clocs.core.files import content_hash
+from clocs.core.hashes import content_hash
 from clocs.core.run_identity import non_default_values
 from clocs.core.seeds import derived_seed
 from clocs.evaluation.benchmark.embedders import Embedder, trained_embedder

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from clocs.core.errors import ClocsError, ConfigError, MissingExtraError
-from clocs.core.files import content_hash
+from clocs.core.hashes import content_hash
 from clocs.core.locations import to_location
 from clocs.core.pseudonyms import read_key
 from clocs.core.recording import Recording

@@ -14,7 +14,7 @@ import xxhash
 from pydantic import BaseModel, ConfigDict
 
 from clocs.core.errors import IntegrityError
-from clocs.core.files import file_hash, find_damage
+from clocs.core.hashes import file_hash, find_damage
 from clocs.core.object_cache import local_copy
 
 BLOCK_BYTES: Final = 1 << 20

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from clocs.core.errors import ClocsError, ConfigError, IntegrityError
-from clocs.core.files import unseal
+from clocs.core.hashes import unseal
 from clocs.core.locations import to_location
 from clocs.similarity.archive.manifest import read_archive_manifest
 from clocs.similarity.checked_files import FileInfo, file_damage

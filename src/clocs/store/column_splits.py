@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from clocs.core.errors import ConfigError
-from clocs.core.files import content_hash
+from clocs.core.hashes import content_hash
 from clocs.datasets import DATASETS
 from clocs.store.extra_columns import as_type, match_values
 from clocs.store.reader import StoreLike, StoreReader, open_reader

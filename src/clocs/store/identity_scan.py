@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from clocs.core.errors import ConfigError, FormatError
-from clocs.core.files import unseal
+from clocs.core.hashes import unseal
 from clocs.core.identity_patterns import find_identity, find_identity_in_value, is_identifying_name, mask
 from clocs.core.locations import to_location
 from clocs.core.sources import open_source

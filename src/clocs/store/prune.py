@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from clocs.core.errors import IntegrityError
-from clocs.core.files import unseal
+from clocs.core.hashes import unseal
 from clocs.core.locations import to_location
 from clocs.store.checksums import SUFFIX, checksums_path
 from clocs.store.frame_cache import FRAMES, cached_store_hash

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from clocs.core.files import content_hash
+from clocs.core.hashes import content_hash
 from clocs.store.segment_plan import plan_segments
 from clocs.store.segments import Segment, SegmentInfo
 from clocs.store.shard import SHARDS, Shard, ShardInfo, write_shard

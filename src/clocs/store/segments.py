@@ -25,7 +25,7 @@ import xxhash
 from pydantic import BaseModel, ConfigDict
 
 from clocs.core.errors import ExistsError, IntegrityError, StoreError
-from clocs.core.files import content_hash, find_damage
+from clocs.core.hashes import content_hash, find_damage
 from clocs.core.object_cache import local_copy
 from clocs.store.arrow_files import CheckedArrow, column_view, write_arrow
 from clocs.store.checksums import checksums_path, count_chunks, hash_shard, write_checksums

@@ -14,7 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from clocs.core.errors import ConfigError, IntegrityError, LeakError, StoreError
-from clocs.core.files import content_hash, file_hash, lock_folder, seal, unseal, write_bytes
+from clocs.core.files import lock_folder, write_bytes
+from clocs.core.hashes import content_hash, file_hash, seal, unseal
 from clocs.core.object_cache import local_copy
 from clocs.core.seeds import generator
 from clocs.datasets.dataset import Part, SplitPolicy

@@ -10,7 +10,8 @@ from pydantic import BaseModel, ConfigDict
 
 from clocs.core import engine as engines
 from clocs.core.errors import ExistsError, IntegrityError
-from clocs.core.files import seal, unseal, write_bytes
+from clocs.core.files import write_bytes
+from clocs.core.hashes import seal, unseal
 from clocs.signals.quality import Finding
 from clocs.signals.source_check import SignalMeasurements
 from clocs.store.checksums import checksums_path

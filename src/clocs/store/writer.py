@@ -17,7 +17,8 @@ from typing import Any
 from clocs.core import engine as engines
 from clocs.core.column_names import check_column_names
 from clocs.core.errors import ClocsError, ConfigError, MissingExtraError, StoreError
-from clocs.core.files import content_hash, lock_folder
+from clocs.core.files import lock_folder
+from clocs.core.hashes import content_hash
 from clocs.core.locations import to_location
 from clocs.core.recording import Recording
 from clocs.core.source_files import strip_extension

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from clocs.core.errors import ConfigError
-from clocs.core.files import content_hash
+from clocs.core.hashes import content_hash
 from clocs.core.options import validate_model
 from clocs.core.run_identity import non_default_values
 from clocs.core.seeds import derived_seed

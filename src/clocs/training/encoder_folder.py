@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from clocs.core.errors import IntegrityError, StoreError
-from clocs.core.files import seal, unseal, write_bytes
+from clocs.core.files import write_bytes
+from clocs.core.hashes import seal, unseal
 
 CONFIG: Final = "config.json"
 WEIGHTS: Final = "model.safetensors"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from clocs.core.errors import ConfigError, IntegrityError
-from clocs.core.files import unseal
+from clocs.core.hashes import unseal
 
 FILE_PREFIXES = ("model.safetensors", "model.onnx", "seen.npy", "config.json", "README.md", "classifiers")
 """Prefixes of the files of an encoder. Temporary files of an interrupted attempt have a suffix."""

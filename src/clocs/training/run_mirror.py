@@ -18,6 +18,7 @@ from typing import Any, Final, NoReturn
 
 from clocs.core import files
 from clocs.core.errors import StoreError
+from clocs.core.hashes import file_hash, seal, unseal
 from clocs.core.locations import ObjectPath
 from clocs.core.object_cache import download
 from clocs.core.object_writes import check_conditional_writes, create_object
@@ -123,7 +124,7 @@ class RunMirror:
         path = self.remote / LATEST
         try:
             self._etag = path.stat().etag  # first: an older tag with newer content fails at the next write
-            self._latest = files.unseal(path.read_bytes(), str(path))
+            self._latest = unseal(path.read_bytes(), str(path))
         except FileNotFoundError:
             self._etag = self._latest = None
 
@@ -135,7 +136,7 @@ class RunMirror:
 
     def _replace(self, latest: Latest) -> bool:
         """Replace ``latest.json`` if it is what this process knows, and remove objects that it no longer lists."""
-        path, data, before = self.remote / LATEST, files.seal(latest), self._latest or {"files": {}}
+        path, data, before = self.remote / LATEST, seal(latest), self._latest or {"files": {}}
         files.on_write_step("before write", path)
         while self._latest != latest:
             if self._etag is None:
@@ -175,7 +176,7 @@ class RunMirror:
         status = path.stat()
         stamp = (status.st_size, status.st_mtime_ns)
         known = self._hashes.get(path)
-        sha256 = known[1] if known is not None and known[0] == stamp else files.file_hash(path)
+        sha256 = known[1] if known is not None and known[0] == stamp else file_hash(path)
         self._hashes[path] = stamp, sha256
         name, entry = path.relative_to(self.folder).as_posix(), {"bytes": status.st_size, "sha256": sha256}
         if self._latest is None or self._latest["files"].get(name) != entry:
@@ -195,7 +196,6 @@ class RunMirror:
 
         for name in sorted(listed, key=rank):
             target = self.folder / name
-            target.parent.mkdir(parents=True, exist_ok=True)
             download(self._object(name, listed[name]), target, listed[name]["sha256"])
 
     def _remove_unlisted(self, listed: dict[str, Any]) -> None:

@@ -15,7 +15,8 @@ from typing import Any, Final
 
 from clocs.core import engine as engines
 from clocs.core.errors import ConfigError
-from clocs.core.files import content_hash, lock_folder
+from clocs.core.files import lock_folder
+from clocs.core.hashes import content_hash
 from clocs.core.locations import to_location
 from clocs.inference.input_checks import GATE
 from clocs.inference.pretrained import PretrainedEncoder, load_encoder

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
 
-from clocs.core.files import content_hash
+from clocs.core.hashes import content_hash
 from clocs.core.locations import ObjectPath, to_location
 from clocs.similarity.checked_files import FileInfo
 from clocs.store.manifest import read_version, write_version

@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from clocs.core.files import content_hash, lock_folder, remove_file
+from clocs.core.files import lock_folder, remove_file
+from clocs.core.hashes import content_hash
 from clocs.core.locations import to_location
 from clocs.similarity.archive.archive import Archive, open_batch, patient_ids, write_archive_shard
 from clocs.similarity.archive.commit import commit_archive, read_refused

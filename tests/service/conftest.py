@@ -27,6 +27,13 @@ USER_HEADER = "X-Clocs-User"
 TOKENS: dict[str, dict[str, Any]] = {
     "all": {"token": TOKEN, "rights": list(Right)},
     **{right.value: {"token": f"token-with-the-right-{right}", "rights": [right.value]} for right in Right},
+    **{
+        f"not-{right}": {
+            "token": f"token-without-the-right-{right}",
+            "rights": [item for item in Right if item != right],
+        }
+        for right in Right
+    },
     "proxy": {
         "token": "token-of-the-proxy",
         "rights": ["view", "search"],
@@ -77,7 +84,8 @@ def classified(copied: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def open_handed(copied: Path, classified: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A service in the network that shows ids and embeddings and takes small files only, over an index that changes.
+    """A service in the network that shows ids and embeddings, prints times and takes small files only, over an index
+    that changes.
 
     Besides the token with every right, it has one for each right, and a proxy's. Files have much time to be read, since
     the machine may be busy.
@@ -93,6 +101,7 @@ def open_handed(copied: Path, classified: Path, tmp_path_factory: pytest.TempPat
         audit_log=str(log),
         show_ids=True,
         allow_embeddings=True,
+        print_times=True,
         tokens=TOKENS,
     ) as running:
         yield running

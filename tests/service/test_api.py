@@ -23,6 +23,7 @@ from clocs.service.rights import ROUTE_RIGHTS
 from clocs.signals.leads import STANDARD_LEADS
 from clocs.similarity.index.patient_index import open_index
 from clocs.similarity.index.withdraw import withdraw_from_index
+from tests.drawing.printed_text import printed_text
 from tests.service.samples import FORMATS, SAMPLES, UNTRAINED, sample
 from tests.service.serving import Reply, Served
 from tests.service.uploading import TOKEN, multipart
@@ -77,7 +78,7 @@ def test_model(client: Served) -> None:
     assert found["card"].startswith("---\nlibrary_name: clocs")
     assert found["index"]["patients"] == 20
     assert set(found["index"]["labels"]) <= set(MEANINGS)
-    assert (found["shows_ids"], found["embeddings"]) == (False, False)
+    assert (found["shows_ids"], found["embeddings"], found["prints_times"]) == (False, False, False)
     assert "Not a medical device" in found["notice"]
 
 
@@ -124,7 +125,7 @@ def test_measurements_are_those_of_the_package(client: Served, real_data: Path) 
     files = sample(real_data, "muse-xml")
     found = checked(schemas.MeasurementsResponse, client.post("/api/v1/measure", files))
     truth = measure(read_upload(files))
-    assert [item["value"] for item in found["values"]] == [
+    assert [item["value"] for item in found["values"] if item["name"] in truth.values()] == [
         None if item.value is None else pytest.approx(item.value, abs=1e-3) for item in truth.values().values()
     ]
     assert truth.beat is not None
@@ -189,13 +190,32 @@ def test_printed_sheets_carry_the_typed_identifier(client: Served, real_data: Pa
     assert b"/PrintScaling /None" in reply.body
     without = client.post("/api/v1/print?paper=letter", files)
     assert without.status == 200
-    assert without.body != reply.body
+    assert printed_text(reply.body).startswith("Room 7 Ms K\n")
+    assert printed_text(without.body).startswith("ECG\n")
     problem(client.post("/api/v1/print?start=1e6", files), 422, "wrong-option")
     problem(client.post("/api/v1/print", files, fields={"identifier": "x" * 65}), 400, "bad-request")
     problem(client.post("/api/v1/print", files, fields={"order": "7"}), 400, "bad-request")
     client.whole_log()
     assert "Room 7" not in "".join(client.log[start:])
     assert "Room 7" not in client.audit_log.read_text()
+
+
+def test_sheets_state_the_files_own_time_if_the_operator_allows_it(
+    client: Served, open_handed: Served, real_data: Path
+) -> None:
+    """Of a recording of the store, its time in the store."""
+    assert [item.get("/api/v1/model").json()["prints_times"] for item in (client, open_handed)] == [False, True]
+    sheets = {
+        (place, name): printed_text(item.post("/api/v1/print", sample(real_data, name)).body)
+        for place, item in (("client", client), ("open", open_handed))
+        for name in ("scp", "muse-xml")
+    }
+    assert "Recorded" not in sheets["client", "scp"] + sheets["client", "muse-xml"]
+    assert "\nRecorded: 2002-11-22 09:10:00\n" in sheets["open", "scp"]
+    assert "\nRecorded: time not known\n" in sheets["open", "muse-xml"]
+    row = open_handed.get("/api/v1/recordings").json()["recordings"][0]
+    stored = printed_text(open_handed.post(f"/api/v1/recordings/{row['handle']}/print", {}).body)
+    assert f"\nRecorded: {row['acquired'].replace('T', ' ')}\n" in stored
 
 
 def test_a_report_as_fhir(client: Served, real_data: Path) -> None:

@@ -75,10 +75,58 @@ def test_a_recording_is_opened_with_those_of_its_patient(open_handed: Served, co
     assert {item["name"]: item["value"] for item in measured["values"]} == expected
 
 
-@pytest.mark.parametrize("part", ["patient", "preview", "measure", "report"])
+def test_a_recording_of_the_list_is_searched_without_its_own_patient(open_handed: Served, copied: Path) -> None:
+    first = open_handed.get("/api/v1/recordings").json()["recordings"][0]
+    address = f"/api/v1/recordings/{first['handle']}/similar"
+    found = open_handed.get(f"{address}?k=5&sex=female").json()
+    store = open_store(copied / "store")
+    own = store.recording(RECORDS - 1)
+    assert {item["sex"] for item in found["neighbours"]} == {"female"}
+    everyone = open_handed.get(f"{address}?k=100").json()
+    assert own.patient_id not in {item["patient_id"] for item in everyone["neighbours"]}
+    assert len(everyone["neighbours"]) == store.patient_codes()[1] - 1
+    assert "The index has this patient, who is left out." in everyone["notes"]
+    line = json.loads(open_handed.audit_log.read_text().splitlines()[-2])
+    assert (line["endpoint"], line["query"], line["query_record"]) == ("similar", first["handle"], own.record_id)
+    assert line["filters"]["sex"] == "female"
+    assert line["records"] == [item["record_id"] for item in found["neighbours"]]
+    problem(open_handed.get(f"{address}?k=0"), 422, "wrong-option")
+    problem(open_handed.get(f"{address}?sexes=female"), 422, "wrong-option")
+
+
+def test_a_recording_of_the_list_is_printed_and_sent_as_fhir(open_handed: Served, copied: Path) -> None:
+    first = open_handed.get("/api/v1/recordings").json()["recordings"][0]
+    address, start = f"/api/v1/recordings/{first['handle']}", len(open_handed.log)
+    fields = {"identifier": "Room 7 Ms K", "order": "A-12-x"}
+    sheets = open_handed.post(f"{address}/print?paper=letter", {}, fields={"identifier": fields["identifier"]})
+    assert (sheets.status, sheets.headers["content-type"]) == (200, "application/pdf")
+    assert b"/PrintScaling /None" in sheets.body
+    assert open_handed.ask("POST", f"{address}/print?paper=letter").body != sheets.body, "an identifier is optional"
+    report = open_handed.post(f"{address}/fhir", {}, fields=fields).json()["entry"][0]["resource"]
+    assert report["subject"] == {"identifier": {"value": fields["identifier"]}}
+    assert report["basedOn"] == [{"identifier": {"value": fields["order"]}}]
+    assert open_handed.get(f"{address}/figure?format=pdf").body.startswith(b"%PDF")
+    lines = [json.loads(line) for line in open_handed.audit_log.read_text().splitlines()[-4:]]
+    assert [line["endpoint"] for line in lines] == ["recording-print"] * 2 + ["recording-fhir", "recording-figure"]
+    record = open_store(copied / "store").recording(RECORDS - 1).record_id
+    assert all((line["handles"], line["records"]) == ([first["handle"]], [record]) for line in lines)
+    open_handed.whole_log()
+    written = "".join(open_handed.log[start:]) + open_handed.audit_log.read_text()
+    assert not [value for value in fields.values() if value in written]
+    problem(open_handed.post(f"{address}/print", {"ecg.xml": b"x"}), 400, "bad-request")
+    problem(open_handed.post(f"{address}/print", {}, fields={"order": "7"}), 400, "bad-request")
+    problem(open_handed.post(f"{address}/print", {}, fields={"identifier": "x" * 65}), 400, "bad-request")
+    problem(open_handed.post(f"{address}/print?start=1e6", {}), 422, "wrong-option")
+    problem(
+        open_handed.ask("POST", f"{address}/fhir", b"{}", {"content-type": "application/json"}), 415, "not-multipart"
+    )
+
+
+@pytest.mark.parametrize("part", ["patient", "preview", "measure", "report", "similar", "figure", "print", "fhir"])
 def test_handles_of_neighbours_and_unknown_handles_open_nothing(part: str, open_handed: Served) -> None:
+    method = "POST" if part in ("print", "fhir") else "GET"
     for handle in ("r-0", "p-0", clocs.__version__):
-        problem(open_handed.get(f"/api/v1/recordings/{handle}/{part}"), 404, "unknown-recording")
+        problem(open_handed.ask(method, f"/api/v1/recordings/{handle}/{part}"), 404, "unknown-recording")
 
 
 def test_a_service_without_a_store_lists_nothing(client: Served) -> None:

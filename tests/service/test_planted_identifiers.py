@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-import zlib
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -12,10 +11,12 @@ from pathlib import Path
 import pydicom
 import pytest
 
+import clocs
+from tests.drawing.printed_text import printed_text
 from tests.formats.binary_examples import WRITERS as BINARY_WRITERS
 from tests.formats.xml_examples import WRITERS as XML_WRITERS
 from tests.service.samples import sample
-from tests.service.serving import Served
+from tests.service.serving import Served, served
 
 Files = dict[str, bytes]
 
@@ -52,6 +53,8 @@ IDENTIFIERS = [
 ]
 
 
+FILE_NAMES = [word for word in IDENTIFIERS if re.fullmatch(r"[\w.-]+", word)]
+"""Identifiers that can be names of files."""
 RANDOM = re.compile(r"\b(?:p-)?(?:[0-9a-f]{64}|[0-9a-f]{20}|[0-9a-f]{16})\b")
 """Hashes, handles and ids of requests, which spell any digits now and then; no identifier is as long as one."""
 
@@ -138,16 +141,9 @@ def found_in(body: bytes) -> list[str]:
     return [word for word, part in begun.items() if part in text or part.encode("unicode_escape").decode() in text]
 
 
-def contents(pdf: bytes) -> bytes:
-    """A PDF with its streams inflated."""
-    streams = re.findall(rb"stream\r?\n(.*?)\r?\nendstream", pdf, re.DOTALL)
-    inflated = []
-    for stream in streams:
-        try:
-            inflated.append(zlib.decompress(stream))
-        except zlib.error:
-            inflated.append(stream)
-    return pdf + b"".join(inflated)
+def contents(answer: bytes) -> bytes:
+    """An answer, and the text on the pages if it is a PDF."""
+    return answer + (printed_text(answer).encode() if answer.startswith(b"%PDF") else b"")
 
 
 ENDPOINTS = ("preview", "classify", "similar?k=1")
@@ -183,3 +179,33 @@ def test_no_planted_identifier_is_in_an_export(client: Served, real_data: Path) 
             assert reply.status == 200
             assert found_in(contents(reply.body)) == []
             assert b"CreationDate" not in reply.body
+
+
+STORED = ("patient", "preview", "measure", "report", "similar", "figure?format=pdf&seconds=1")
+
+
+@pytest.mark.slow
+def test_no_planted_identifier_of_a_store_is_sent(demo: Path, real_data: Path, tmp_path: Path) -> None:
+    """Files with planted names, in which identifiers are planted, become a store with a key, which is listed."""
+    folder, key = tmp_path / "folder", tmp_path / "key"
+    folder.mkdir()
+    clocs.make_key(key)
+    uploads = [*planted_dicom(next(iter(sample(real_data, "dicom").values())))]
+    for number, ((_, content),) in enumerate(upload.items() for upload in uploads):
+        (folder / f"{FILE_NAMES[number % len(FILE_NAMES)]}{number}.dcm").write_bytes(content)
+    store = clocs.ingest("folder", folder, tmp_path / "store", options={"key": str(key)})
+    assert len(store) == len(uploads)
+    log = tmp_path / "audit.jsonl"
+    with served(index=str(demo / "index"), store=str(store.folder), audit_log=str(log), print_times=True) as service:
+        rows = service.get("/api/v1/recordings").json()["recordings"]
+        assert len(rows) == len(uploads)
+        for row in rows[:10]:
+            address = f"/api/v1/recordings/{row['handle']}"
+            replies = [service.get(f"{address}/{part}") for part in STORED]
+            replies += [service.post(f"{address}/{part}", {}) for part in ("print", "fhir")]
+            assert [reply.status for reply in replies] == [200] * len(replies)
+            assert [word for reply in replies for word in found_in(contents(reply.body))] == []
+        typed = service.post(f"{address}/print", {}, fields={"identifier": "Winterbottom 4711081599"})
+        assert found_in(contents(typed.body)) == ["Winterbottom", "4711081599"], "where the user typed it"
+        assert found_in(service.whole_log().encode() + log.read_bytes()) == []
+    assert [path for path in store.folder.rglob("*") if path.is_file() and found_in(path.read_bytes())] == []

@@ -76,7 +76,20 @@ def test_recordings_of_a_patient_are_listed_newest_first(store: Path) -> None:
     assert listed.recording("absent") is None
     opened = listed.recording("r7")
     assert opened is not None
-    assert (opened.record_id, opened.patient_id, opened.acquired) == ("", "", None)
+    assert (opened.record_id, opened.patient_id, opened.acquired) == ("", "", times(COUNT)[7])
+    assert [listed.patient_id(name) for name in ("r7", "absent")] == ["p7", ""]
+
+
+def test_a_shifted_time_is_not_a_time_of_the_recording(store: Path, tmp_path: Path) -> None:
+    clocs.make_key(tmp_path / "key")
+    clocs.deidentify(store, tmp_path / "shifted", key=tmp_path / "key")
+    listed = RecordingList(tmp_path / "shifted")
+    first = listed.page(1)[0]
+    assert listed.has_shifted_times
+    assert first.acquired is not None
+    opened = listed.recording(first.record_id)
+    assert opened is not None
+    assert opened.acquired is None
 
 
 def test_a_store_without_patients_says_so(tmp_path: Path) -> None:
@@ -84,6 +97,7 @@ def test_a_store_without_patients_says_so(tmp_path: Path) -> None:
     listed = RecordingList(tmp_path / "store")
     assert [(item.num_recordings, item.has_known_patient) for item in listed.page(1)] == [(1, False)] * 5
     assert len(listed.of_patient("r2")) == 1
+    assert listed.patient_id("r2") == ""
 
 
 def test_later_versions_are_followed(store: Path) -> None:

@@ -1,4 +1,4 @@
-"""Rights: every route requires exactly one, and who does not have it gets nothing."""
+"""Rights: every route requires one or two, and who lacks one gets nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from clocs.service.rights import (
     Tokens,
     UserNameError,
     is_open,
-    right_of,
+    rights_of,
 )
 from clocs.service.settings import ServiceSettings
 from tests.service.conftest import TOKENS, USER_HEADER
@@ -40,7 +40,7 @@ def each_route(routes: Iterable[Any]) -> Iterator[Any]:
         yield from [route] if router is None else each_route(router.routes)
 
 
-def test_every_route_is_open_or_has_one_right(tmp_path: Path) -> None:
+def test_every_route_is_open_or_has_rights(tmp_path: Path) -> None:
     app = create_app(ServiceSettings(open_access=True, audit_log=tmp_path / "audit"))
     routes = list(each_route(app.routes))
     mounted = {f"{route.path}/" for route in routes if isinstance(route, Mount)}
@@ -48,21 +48,27 @@ def test_every_route_is_open_or_has_one_right(tmp_path: Path) -> None:
     assert mounted == {OPEN_FILES}
     assert paths == set(ROUTE_RIGHTS) | OPEN_ROUTES
     assert not [path for path in ROUTE_RIGHTS if is_open(path)]
-    assert all(right_of(path.replace("{handle}", "p-1")) is right for path, right in ROUTE_RIGHTS.items())
+    assert all(rights_of(path.replace("{handle}", "p-1")) == rights for path, rights in ROUTE_RIGHTS.items())
+    assert all(ROUTE_RIGHTS.values())
     stated = {path: operations for path, operations in app.openapi()["paths"].items() if path not in OPEN_ROUTES}
     for path, operations in stated.items():
-        assert [operation["security"] for operation in operations.values()] == [[{"token": [ROUTE_RIGHTS[path]]}]]
+        assert [operation["security"] for operation in operations.values()] == [[{"token": list(ROUTE_RIGHTS[path])}]]
 
 
 @pytest.mark.parametrize("path", ROUTE_RIGHTS)
 def test_without_the_right_a_request_gets_nothing(path: str, open_handed: Served) -> None:
-    """For every route, one token for each right: only the route's own right lets a request in."""
-    address = path.replace("{handle}", "p-1")
-    for right in Right:
+    """For every route, a token for each right, and one for all but each: only those with the route's rights get in.
+
+    The handle is one that opens a recording, so that only the rights can be the reason.
+    """
+    rows = open_handed.get("/api/v1/recordings").json()["recordings"]
+    address = path.replace("{handle}", rows[0]["handle"] if "/recordings/" in path else "p-1")
+    for name in [name for right in Right for name in (right.value, f"not-{right}")]:
+        token = TOKENS[name]
         for method in ("GET", "POST", "HEAD"):
-            reply = open_handed.ask(method, address, headers={"authorization": f"Bearer {TOKENS[right]['token']}"})
-            if right is ROUTE_RIGHTS[path]:
-                assert reply.status not in (401, 403), (right, method)
+            reply = open_handed.ask(method, address, headers={"authorization": f"Bearer {token['token']}"})
+            if {*ROUTE_RIGHTS[path]} <= {*token["rights"]}:
+                assert reply.status not in (401, 403), (name, method)
             elif method == "HEAD":
                 assert (reply.status, reply.body) == (403, b"")
             else:

@@ -18,6 +18,7 @@ def test_by_default_it_listens_on_loopback_and_returns_no_ids() -> None:
     settings = ServiceSettings(token=TOKEN)
     assert settings.on_loopback
     assert (settings.open_access, settings.show_ids, settings.allow_embeddings) == (False, False, False)
+    assert not settings.print_times
     assert "sixteen" not in repr(settings)
 
 

@@ -47,6 +47,9 @@ def serve(
     ] = None,
     show_ids: Annotated[bool, typer.Option("--show-ids", help="Return patient and record ids of the index.")] = False,
     allow_embeddings: Annotated[bool, typer.Option("--allow-embeddings", help="Return raw embeddings.")] = False,
+    print_times: Annotated[
+        bool, typer.Option("--print-times", help="Print on sheets when the ECG was recorded, as its file states.")
+    ] = False,
     audit_log: Annotated[
         Path | None, typer.Option(help="Append searches to this file. Default: in ~/.local/state/clocs.")
     ] = None,
@@ -114,6 +117,7 @@ def serve(
             allowed_hosts=tuple(allowed_host or ()),
             show_ids=show_ids,
             allow_embeddings=allow_embeddings,
+            print_times=print_times,
             token_file=token_file,
             without_landlock=without_landlock,
             unconfined=unconfined,

@@ -53,7 +53,7 @@ class SheetText:
     heading: str = ""
     """First line, such as an identifier that the user typed."""
     person: str = ""
-    """Second line, such as age and sex."""
+    """Lines below the heading, such as age and sex."""
     measurements: tuple[str, ...] = ()
     """Lines of the middle column."""
     classes: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ from typing import Final
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from clocs.service.problems import NO_ROUTE, ProblemError, problem_from_status, send_problem
-from clocs.service.rights import ANYONE, IDENTITY, Identity, Tokens, UserNameError, is_open, right_of
+from clocs.service.rights import ANYONE, IDENTITY, Identity, Tokens, UserNameError, is_open, rights_of
 from clocs.service.settings import LOOPBACK_NAMES, ServiceSettings
 
 ANY_HOST_PATHS: Final = ("/healthz", "/readyz")
@@ -84,15 +84,16 @@ class Access:
 
 def _missing_right(path: str, identity: Identity) -> ProblemError | None:
     """Return the refusal of a path that does not exist, or that requires a right that the identity does not have."""
-    right = right_of(path)
-    if right is None:
+    rights = rights_of(path)
+    if not rights:
         return problem_from_status(404, NO_ROUTE)
-    if right in identity.rights:
+    missing = [right for right in rights if right not in identity.rights]
+    if not missing:
         return None
     return ProblemError(
         403,
         "right-needed",
-        f"The right '{right}' is required",
+        f"The right '{missing[0]}' is required",
         "The operator of the service can grant it in the file of --token-file.",
     )
 

@@ -107,7 +107,7 @@ def _option_name(location: Sequence[str | int]) -> str:
 
 
 def _extend_openapi(app: FastAPI) -> None:
-    """Add problems, the token and the right of each route to the OpenAPI document."""
+    """Add problems, the token and the rights of each route to the OpenAPI document."""
     default = app.openapi
 
     def openapi() -> dict[str, Any]:
@@ -119,9 +119,9 @@ def _extend_openapi(app: FastAPI) -> None:
             for name in ("HTTPValidationError", "ValidationError"):
                 schemas.pop(name, None)
             parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-            for route, right in ROUTE_RIGHTS.items():
+            for route, rights in ROUTE_RIGHTS.items():
                 for operation in document["paths"].get(route, {}).values():
-                    operation["security"] = [{"token": [right]}]
+                    operation["security"] = [{"token": list(rights)}]
             app.openapi_schema = document
         return app.openapi_schema
 

@@ -113,12 +113,18 @@ class ArchiveView:
         return self._now().map
 
     def similar(self, recording: Recording, k: int, where: Filter, any_lead: bool = False) -> SearchResult:
-        """Find the k patients most similar to a recording that meet the conditions."""
+        """Find the k patients most similar to a recording that meet the conditions.
+
+        The recording's own patient is left out, known by patient id, or by the same recording in the index.
+        """
         now = self._now()
         query = self._index.embed_query(recording, now.snapshot, any_lead)
         hits = now.snapshot.search(query.vector[None], k + 1, where)
         pairs = [pair for pair in zip(hits.rows[0].tolist(), hits.cosines[0].tolist(), strict=True) if pair[0] >= 0]
-        own = self._index.own_patient(now.snapshot, query, pairs)
+        own = now.snapshot.row_of_patient(query.patient_id) if query.patient_id else None
+        is_known = own is not None
+        if own is None:
+            own = self._index.own_patient(now.snapshot, query, pairs)
         found = []
         for row, cosine in [pair for pair in pairs if pair[0] != own][:k]:
             neighbor = describe_neighbor(now.snapshot, query, row, min(cosine, 1.0))
@@ -126,7 +132,8 @@ class ArchiveView:
             found.append(MappedNeighbor(neighbor, position))
         notes = list(query.notes)
         if own is not None:
-            notes.append("The index has this recording; its patient is left out.")
+            what = "patient, who" if is_known else "recording; its patient"
+            notes.append(f"The index has this {what} is left out.")
         if self.manifest.leads and any(not item.neighbor.why for item in found):
             notes.append("Single leads are not compared if the archive is missing or shares no lead with the query.")
         if len(found) < k:

@@ -1,4 +1,4 @@
-"""Endpoints of the list of recordings. All of them require the right ``list`` and are written to the audit log."""
+"""Endpoints of the list of recordings. All of them require the right ``list``, and are written to the audit log."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from clocs.inference.batch_table import class_probabilities
 from clocs.inference.report import Report, make_report
 from clocs.measurements.results import NAMES, TITLES
 from clocs.service import list_schemas, schemas
-from clocs.service.parsing.reading import first_seconds
 from clocs.service.privacy import Handles, coarse_age
-from clocs.service.problems import ProblemError
-from clocs.service.recording_list import PAGE_SIZE, ListedRecording, Order, RecordingList
+from clocs.service.recording_list import PAGE_SIZE, ListedRecording, Order
 from clocs.service.replies import classes_reply, measurements_reply, preview_json
-from clocs.service.routing import PLAIN, State, Value, absent, api_router, check_classifier, json_response
-from clocs.service.state import ServiceState
+from clocs.service.routing import PLAIN, State, Value, api_router, check_classifier, json_response
+from clocs.service.searching import Search, archive_of, search
+from clocs.service.stored_recordings import open_recording, record_of, recording_list, unknown_recording
 
 MAX_PAGE: Final = 1 << 31
 MAX_CLASSES: Final = 3
@@ -35,7 +34,7 @@ async def recordings(
     ] = "acquired",
 ) -> Response:
     """List the recordings of the store, newest first, with measurements, and classes or why they are withheld."""
-    listed = _list(state)
+    listed = recording_list(state)
     async with state.limiter.work():
         rows = await state.threads.run(listed.page, page, order)
         total = await state.threads.run(len, listed)
@@ -55,11 +54,11 @@ async def recordings(
 @list_routes.get("/recordings/{handle}/patient", responses=PLAIN, response_model=list_schemas.PatientRecordings)
 async def patient_recordings(handle: str, request: Request, state: State) -> Response:
     """List the recordings of the same patient, newest first."""
-    record_id = _record_id(state, handle)
+    record_id = record_of(state, handle)
     async with state.limiter.work():
-        rows = await state.threads.run(_list(state).of_patient, record_id)
+        rows = await state.threads.run(recording_list(state).of_patient, record_id)
         if not rows:
-            raise _unknown_handle()
+            raise unknown_recording()
         found = [_row(state.recording_handles, row) for row in rows]
         reply = list_schemas.PatientRecordings(recordings=found, measurements=MEASUREMENTS)
         await state.audit(
@@ -71,84 +70,54 @@ async def patient_recordings(handle: str, request: Request, state: State) -> Res
 @list_routes.get("/recordings/{handle}/preview", responses=PLAIN, response_model=schemas.Preview)
 async def preview_recording(handle: str, request: Request, state: State) -> Response:
     """Return a recording for drawing, at most its first minute."""
-    record_id, listed = _record_id(state, handle), _list(state)
-
-    def preview() -> bytes | None:
-        found = listed.recording(record_id)
-        shown = state.settings.limits.shown_seconds
-        return None if found is None else preview_json(first_seconds(found, shown), found.seconds)
-
     async with state.limiter.work():
-        body = await state.threads.run(preview)
-        if body is None:
-            raise _unknown_handle()
-        await state.audit(request.scope, "recording-preview", handles=[handle], records=[record_id])
+        opened = await open_recording(state, handle, first=state.settings.limits.shown_seconds)
+        body = await state.threads.run(preview_json, opened.recording, opened.seconds)
+        await state.audit(request.scope, "recording-preview", handles=[handle], records=[opened.record_id])
     return Response(body, media_type="application/json")
 
 
 @list_routes.get("/recordings/{handle}/measure", responses=PLAIN, response_model=schemas.MeasurementsResponse)
 async def measure_recording(handle: str, request: Request, state: State) -> Response:
     """Measure a recording of the store, with normal ranges of adults and the median beat."""
-    record_id, listed = _record_id(state, handle), _list(state)
-
-    def measured() -> schemas.MeasurementsResponse | None:
-        found = listed.recording(record_id)
-        return None if found is None else measurements_reply(found)
-
     async with state.limiter.work():
-        reply = await state.threads.run(measured)
-        if reply is None:
-            raise _unknown_handle()
-        await state.audit(request.scope, "recording-measure", handles=[handle], records=[record_id])
+        opened = await open_recording(state, handle)
+        reply = await state.threads.run(measurements_reply, opened.recording)
+        await state.audit(request.scope, "recording-measure", handles=[handle], records=[opened.record_id])
     return json_response(reply)
 
 
 @list_routes.get("/recordings/{handle}/report", responses=PLAIN, response_model=list_schemas.RecordingReport)
 async def report_recording(handle: str, request: Request, state: State, classifier: Value = None) -> Response:
     """Measure and classify a recording of the store."""
-    record_id, listed, encoder = _record_id(state, handle), _list(state), state.loaded.encoder
+    encoder = state.loaded.encoder
+    record_of(state, handle)
     check_classifier(encoder, classifier)
-
-    def report() -> Report | None:
-        found = listed.recording(record_id)
-        return None if found is None else make_report(encoder, found, classifier=classifier or None)
-
     async with state.limiter.work():
-        made = await state.threads.run(report)
-        if made is None:
-            raise _unknown_handle()
-        await state.audit(request.scope, "recording-report", handles=[handle], records=[record_id])
+        opened = await open_recording(state, handle)
+        made = await state.threads.run(make_report, encoder, opened.recording, classifier=classifier or None)
+        await state.audit(request.scope, "recording-report", handles=[handle], records=[opened.record_id])
     request_id = state.remember(request.scope, made.classification) if made.classification else ""
     return json_response(_report_reply(made, request_id))
+
+
+@list_routes.get("/recordings/{handle}/similar", responses=PLAIN, response_model=schemas.SimilarResponse)
+async def similar_to_recording(handle: str, request: Request, state: State, options: Search) -> Response:
+    """Find the patients of the index most similar to a recording of the store, without its own patient."""
+    archive_of(state)
+    record_of(state, handle)
+    async with state.limiter.work():
+        opened = await open_recording(state, handle)
+        patient = await state.threads.run(recording_list(state).patient_id, opened.record_id)
+        reply = await search(
+            state, request, opened.recording, options, patient_id=patient, query=handle, query_record=opened.record_id
+        )
+    return json_response(reply)
 
 
 MEASUREMENTS: Final = [
     list_schemas.MeasurementInfo(name=name, title=TITLES[name][0], unit=TITLES[name][1]) for name in NAMES
 ]
-
-
-def _list(state: ServiceState) -> RecordingList:
-    if state.loaded.recordings is None:
-        raise absent("This service was started without a store of recordings.")
-    return state.loaded.recordings
-
-
-def _record_id(state: ServiceState, handle: str) -> str:
-    _list(state)
-    record_id = state.recording_handles.record(handle)
-    if record_id is None:
-        raise _unknown_handle()
-    return record_id
-
-
-def _unknown_handle() -> ProblemError:
-    return ProblemError(
-        404,
-        "unknown-recording",
-        "Unknown recording",
-        "The handle is unknown or has expired: handles are valid while the service runs and the recording is in the "
-        "store. Open the list again.",
-    )
 
 
 def _row(handles: Handles, item: ListedRecording) -> list_schemas.ListedRecording:

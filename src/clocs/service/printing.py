@@ -16,15 +16,18 @@ CLASS_WIDTH: Final = 62
 """Characters of a line in the column of classes."""
 
 
-def sheet_text(report: Report, recording: Recording, identifier: str = "") -> SheetText:
+def sheet_text(report: Report, recording: Recording, identifier: str = "", *, with_time: bool = False) -> SheetText:
     """Return the text of a recording's sheets.
 
     Args:
         report: Measurements and classes.
         recording: The recording.
         identifier: Identifier that the user typed; empty for none.
+        with_time: Also state when it was recorded.
     """
     years = "" if recording.age is None else f"{recording.age:g} years"
+    person = "  ".join(part for part in (years, recording.sex or "") if part)
+    time = "time not known" if recording.acquired is None else recording.acquired.isoformat(" ", "seconds")
     origin = report.origin
     classifier = report.classification.classifier if report.classification else "none"
     made_by = (
@@ -33,7 +36,7 @@ def sheet_text(report: Report, recording: Recording, identifier: str = "") -> Sh
     )
     return SheetText(
         heading=identifier,
-        person="  ".join(part for part in (years, recording.sex or "") if part),
+        person=f"{person}\nRecorded: {time}".strip() if with_time else person,
         measurements=tuple(_measurement_lines(report)),
         classes=tuple(_class_lines(report)),
         footer=(made_by, f"{origin.notice} Not confirmed by a physician."),

@@ -119,13 +119,24 @@ class RecordingList:
         return self._listed(now, now.by_time[own[now.by_time]][:MAX_OF_PATIENT])
 
     def recording(self, record_id: str) -> Recording | None:
-        """Return a recording without identity, with labels and derived leads; None if it was removed."""
+        """Return a recording without identity, with labels; None if it was removed.
+
+        It has the time at which it was recorded, unless times of the store are shifted.
+        """
         store = self._now().store
         number = _index(store, record_id)
         if number is None:
             return None
         held = store.recording(number)
-        return replace(remove_identity(held), labels=held.labels)
+        acquired = None if self.has_shifted_times else held.acquired
+        return replace(remove_identity(held), labels=held.labels, acquired=acquired)
+
+    def patient_id(self, record_id: str) -> str:
+        """Return the patient of a recording; empty if it was removed or the store does not say whose it is."""
+        store = self._now().store
+        number = _index(store, record_id)
+        patient = "" if number is None else str(store.table("patient_id").column(0)[number])
+        return "" if patient == record_id else patient
 
     def _listed(self, now: _Snapshot, numbers: Ints) -> list[ListedRecording]:
         rows = now.store.table(_COLUMNS).take(pa.array(numbers, pa.int64())).to_pylist()

@@ -58,6 +58,7 @@ def model_reply(loaded: LoadedService) -> schemas.ModelInfo:
         recordings=None if loaded.recordings is None else len(loaded.recordings),
         shows_ids=loaded.settings.show_ids,
         embeddings=loaded.settings.allow_embeddings,
+        prints_times=loaded.settings.print_times,
         limits=schemas.LimitsInfo(
             upload_bytes=limits.upload_bytes,
             upload_files=limits.upload_files,

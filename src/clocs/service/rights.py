@@ -1,4 +1,4 @@
-"""Rights: which right every route requires, and which rights a token or a user of a proxy has."""
+"""Rights: which rights every route requires, and which rights a token or a user of a proxy has."""
 
 from __future__ import annotations
 
@@ -38,29 +38,33 @@ class Right(StrEnum):
 
 
 EVERY_RIGHT: Final = frozenset(Right)
-ROUTE_RIGHTS: Final[Mapping[str, Right]] = {
-    "/api/openapi.json": Right.VIEW,
-    "/api/v1/me": Right.VIEW,
-    "/api/v1/model": Right.VIEW,
-    "/api/v1/preview": Right.VIEW,
-    "/api/v1/measure": Right.VIEW,
-    "/api/v1/classify": Right.VIEW,
-    "/api/v1/verdicts": Right.VIEW,
-    "/api/v1/similar": Right.SEARCH,
-    "/api/v1/neighbours/{handle}/preview": Right.SEARCH,
-    "/api/v1/map": Right.SEARCH,
-    "/api/v1/recordings": Right.LIST,
-    "/api/v1/recordings/{handle}/patient": Right.LIST,
-    "/api/v1/recordings/{handle}/preview": Right.LIST,
-    "/api/v1/recordings/{handle}/measure": Right.LIST,
-    "/api/v1/recordings/{handle}/report": Right.LIST,
-    "/api/v1/embed": Right.EXPORT,
-    "/api/v1/figure": Right.EXPORT,
-    "/api/v1/print": Right.EXPORT,
-    "/api/v1/fhir": Right.EXPORT,
-    "/metrics": Right.METRICS,
+ROUTE_RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
+    "/api/openapi.json": (Right.VIEW,),
+    "/api/v1/me": (Right.VIEW,),
+    "/api/v1/model": (Right.VIEW,),
+    "/api/v1/preview": (Right.VIEW,),
+    "/api/v1/measure": (Right.VIEW,),
+    "/api/v1/classify": (Right.VIEW,),
+    "/api/v1/verdicts": (Right.VIEW,),
+    "/api/v1/similar": (Right.SEARCH,),
+    "/api/v1/neighbours/{handle}/preview": (Right.SEARCH,),
+    "/api/v1/map": (Right.SEARCH,),
+    "/api/v1/recordings": (Right.LIST,),
+    "/api/v1/recordings/{handle}/patient": (Right.LIST,),
+    "/api/v1/recordings/{handle}/preview": (Right.LIST,),
+    "/api/v1/recordings/{handle}/measure": (Right.LIST,),
+    "/api/v1/recordings/{handle}/report": (Right.LIST,),
+    "/api/v1/recordings/{handle}/similar": (Right.LIST, Right.SEARCH),
+    "/api/v1/recordings/{handle}/figure": (Right.LIST, Right.EXPORT),
+    "/api/v1/recordings/{handle}/print": (Right.LIST, Right.EXPORT),
+    "/api/v1/recordings/{handle}/fhir": (Right.LIST, Right.EXPORT),
+    "/api/v1/embed": (Right.EXPORT,),
+    "/api/v1/figure": (Right.EXPORT,),
+    "/api/v1/print": (Right.EXPORT,),
+    "/api/v1/fhir": (Right.EXPORT,),
+    "/metrics": (Right.METRICS,),
 }
-"""The right that each route requires. A route that is neither here nor open does not exist."""
+"""The rights that each route requires, all of them. A route that is neither here nor open does not exist."""
 OPEN_ROUTES: Final = frozenset({"/", "/healthz", "/readyz"})
 """Routes without data, which require neither a token nor a right."""
 OPEN_FILES: Final = "/viewer/"
@@ -72,12 +76,12 @@ def is_open(path: str) -> bool:
     return path in OPEN_ROUTES or path.startswith(OPEN_FILES)
 
 
-def right_of(path: str) -> Right | None:
-    """Return the right that a path requires, or None if it belongs to no route."""
-    return next((right for pattern, right in _PATTERNS if pattern.fullmatch(path)), None)
+def rights_of(path: str) -> tuple[Right, ...]:
+    """Return the rights that a path requires; empty if it belongs to no route."""
+    return next((rights for pattern, rights in _PATTERNS if pattern.fullmatch(path)), ())
 
 
-_PATTERNS: Final = [(re.compile(re.sub(r"\{\w+\}", "[^/]+", route)), right) for route, right in ROUTE_RIGHTS.items()]
+_PATTERNS: Final = [(re.compile(re.sub(r"\{\w+\}", "[^/]+", route)), rights) for route, rights in ROUTE_RIGHTS.items()]
 
 
 class NamedToken(BaseModel):

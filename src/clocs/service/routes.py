@@ -5,16 +5,13 @@ Responses are sent as they are built. The response models only serve the OpenAPI
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import Field
 
 from clocs import __version__
 from clocs.service import schemas
-from clocs.service.archive_view import ArchiveView
 from clocs.service.metrics import MEDIA_TYPE
-from clocs.service.privacy import age_range
 from clocs.service.problems import ProblemError
 from clocs.service.replies import (
     classes_reply,
@@ -24,14 +21,12 @@ from clocs.service.replies import (
     model_reply,
     neighbor_preview,
     preview_json,
-    similar_reply,
 )
 from clocs.service.rights import identity_of
 from clocs.service.routing import (
     MAX_VALUE_LENGTH,
     PLAIN,
     UPLOADS,
-    AnyLead,
     State,
     Value,
     absent,
@@ -40,31 +35,9 @@ from clocs.service.routing import (
     json_response,
 )
 from clocs.service.schemas import NO_TOKEN, UPLOAD_BODY, problems
-from clocs.service.state import ServiceState
+from clocs.service.searching import Search, archive_of, search
 from clocs.service.uploads import receive_upload
 from clocs.service.verdicts import Verdict
-from clocs.similarity.index.filters import Filter, parse_columns
-
-MAX_NEIGHBORS: Final = 100
-MAX_CONDITIONS: Final = 20
-MAX_AGE: Final = 200.0
-"""Maximum age in years."""
-Conditions = Annotated[
-    list[Annotated[str, Field(max_length=MAX_VALUE_LENGTH)]] | None,
-    Query(
-        max_length=MAX_CONDITIONS,
-        description="Condition on an extra column of the index, e.g. device=CS-12. Repeatable; of several values for "
-        "one column, one must match. An empty value stands for an absent one.",
-    ),
-]
-Years = Annotated[
-    float | None,
-    Query(
-        ge=0,
-        le=MAX_AGE,
-        description="Completed years, inclusive: 60 lasts until the 61st birthday; 90 stands for 90 and more.",
-    ),
-]
 
 open_routes = APIRouter(tags=["service"])
 routes = api_router()
@@ -155,50 +128,19 @@ async def save_verdict(
 @routes.post(
     "/similar", responses=UPLOADS | problems(404), response_model=schemas.SimilarResponse, openapi_extra=UPLOAD_BODY
 )
-async def similar(
-    request: Request,
-    state: State,
-    k: Annotated[int, Query(ge=1, le=MAX_NEIGHBORS, description="Number of patients.")] = 10,
-    label: Value = None,
-    sex: Literal["female", "male", ""] | None = None,
-    age_from: Years = None,
-    age_to: Years = None,
-    site: Value = None,
-    where: Conditions = None,
-    any_lead: AnyLead = False,
-) -> Response:
+async def similar(request: Request, state: State, options: Search) -> Response:
     """Find the patients of the index most similar to the recording. Every search is written to the audit log."""
-    archive = _archive(state)
-    conditions = parse_columns(where or [])
-    wanted = Filter(site or None, age_range(age_from, age_to), sex or None, label or None, conditions)
+    archive_of(state)
     async with receive_upload(request, state.settings.limits) as upload, state.limiter.work():
         recording = await state.pool.recording(upload)
-        found = await state.threads.run(archive.similar, recording, k, wanted, any_lead)
-        reply = similar_reply(found, state.handles, state.settings.show_ids)
-        await state.audit(
-            request.scope,
-            "similar",
-            k=k,
-            filters={
-                "label": label,
-                "sex": sex,
-                "age_from": age_from,
-                "age_to": age_to,
-                "site": site,
-                "where": conditions,
-            },
-            upload_sha256=upload.sha256,
-            handles=[neighbor.handle for neighbor in reply.neighbours],
-            records=[item.neighbor.record_id for item in found.found],
-        )
-    state.metrics.searches.inc()
+        reply = await search(state, request, recording, options, upload_sha256=upload.sha256)
     return json_response(reply)
 
 
 @routes.get("/neighbours/{handle}/preview", responses=PLAIN, response_model=schemas.Preview)
 async def preview_neighbor(handle: str, request: Request, state: State) -> Response:
     """Return the most similar recording of a neighbour for drawing. Every request is written to the audit log."""
-    archive = _archive(state)
+    archive = archive_of(state)
     record_id = state.handles.record(handle)
     if record_id is None:
         raise _unknown_handle()
@@ -213,7 +155,7 @@ async def preview_neighbor(handle: str, request: Request, state: State) -> Respo
 @routes.get("/map", responses=PLAIN, response_model=schemas.MapResponse)
 async def patients_map(state: State) -> Response:
     """Return a two-dimensional map of the index's patients."""
-    archive = _archive(state)
+    archive = archive_of(state)
     async with state.limiter.work():
         found = await state.threads.run(lambda: archive.map)
         if found.plane is None:
@@ -230,9 +172,3 @@ def _unknown_handle() -> ProblemError:
         "The handle is unknown or has expired: handles are valid while the service runs and the patient is in the "
         "index. Search again.",
     )
-
-
-def _archive(state: ServiceState) -> ArchiveView:
-    if state.loaded.archive is None:
-        raise absent("This service was started without an index of patients.")
-    return state.loaded.archive

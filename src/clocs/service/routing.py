@@ -5,9 +5,11 @@ Responses are sent as they are built. The response models only serve the OpenAPI
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from collections.abc import Iterator
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.dependencies.models import Dependant
 from pydantic import BaseModel
 
 from clocs.core.errors import OptionError
@@ -23,13 +25,20 @@ PLAIN: Final = problems(401, 403, 404, 421, 422, 500, 503)
 
 async def reject_unknown_options(request: Request) -> None:
     """Reject unknown query options, because a misspelled filter would return all patients."""
-    known = [field.alias for field in request.scope["route"].dependant.query_params]
+    known = [field.alias for field in _query_params(request.scope["route"].dependant)]
     if any(name not in known for name in request.query_params):
         raise OptionError(f"Unknown query option. Available: {', '.join(known) or 'none'}.")
 
 
+def _query_params(dependant: Dependant) -> Iterator[Any]:
+    """Iterate over the query options of an endpoint, and of the functions that make its arguments."""
+    yield from dependant.query_params
+    for part in dependant.dependencies:
+        yield from _query_params(part)
+
+
 def api_router() -> APIRouter:
-    """Return a router of the API. The right of each route is in ``clocs.service.rights.ROUTE_RIGHTS``."""
+    """Return a router of the API. The rights of each route are in ``clocs.service.rights.ROUTE_RIGHTS``."""
     return APIRouter(prefix="/api/v1", tags=["ECG"], dependencies=[Depends(reject_unknown_options)])
 
 

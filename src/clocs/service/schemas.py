@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -122,6 +123,7 @@ class ModelInfo(_Response):
     recordings: int | None = Field(description="Recordings of the store that is listed.", examples=[21799])
     shows_ids: bool
     embeddings: bool
+    prints_times: bool = Field(description="Sheets to print have the time at which the file was recorded.")
     limits: LimitsInfo
     notice: str = Field(examples=[NOTICE])
 
@@ -343,6 +345,17 @@ NO_TOKEN: Final[dict[str, Any]] = {"security": []}
 """OpenAPI fields of endpoints that need no token."""
 
 
+def fields_body(*fields: str) -> dict[str, Any]:
+    """Return the OpenAPI fields of an endpoint with optional text fields, which ``uploads`` reads instead of the
+    framework.
+
+    Args:
+        fields: Names of text fields of the body.
+    """
+    schema = {"type": "object", "properties": _texts(fields), "additionalProperties": False}
+    return {"requestBody": {"required": False, "content": {"multipart/form-data": {"schema": schema}}}}
+
+
 def upload_body(*fields: str) -> dict[str, Any]:
     """Return the OpenAPI fields of an endpoint with an upload, which ``uploads`` reads instead of the framework.
 
@@ -355,9 +368,12 @@ def upload_body(*fields: str) -> dict[str, Any]:
         "items": {"type": "string", "format": "binary"},
         "description": "One ECG: a file, a WFDB header with its signal file, or a zip of these.",
     }
-    texts = {name: {"type": "string", "maxLength": MAX_FIELD_LENGTH} for name in fields}
-    schema = {"type": "object", "required": ["files"], "properties": {"files": files, **texts}}
+    schema = {"type": "object", "required": ["files"], "properties": {"files": files, **_texts(fields)}}
     return {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": schema}}}}
+
+
+def _texts(fields: Sequence[str]) -> dict[str, Any]:
+    return {name: {"type": "string", "maxLength": MAX_FIELD_LENGTH} for name in fields}
 
 
 UPLOAD_BODY: Final = upload_body()

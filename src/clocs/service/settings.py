@@ -87,6 +87,8 @@ class ServiceSettings(BaseModel):
     show_ids: bool = False
     """Return patient and record ids of the index."""
     allow_embeddings: bool = False
+    print_times: bool = False
+    """Print on sheets when the ECG was recorded, as its file states."""
     audit_log: Path = Field(default_factory=default_audit_log)
     token_file: Path | None = None
     """File of the token, which parsing processes must not be able to read."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import io
 import tempfile
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
@@ -55,19 +56,33 @@ class Upload:
 @asynccontextmanager
 async def receive_upload(request: Request, limits: Limits, fields: Collection[str] = ()) -> AsyncIterator[Upload]:
     """Receive the files of a multipart request, which are deleted afterwards, and text fields of these names."""
-    media, options = parse_options_header(request.headers.get("content-type", ""))
-    if media != b"multipart/form-data" or not options.get(b"boundary"):
-        raise problem_from_status(415, "Send the file as multipart/form-data, in a part named 'files'.")
     with tempfile.SpooledTemporaryFile(MAX_MEMORY_BYTES) as content:
         parts = _Parts(content, limits.upload_files, frozenset(fields))
-        try:
-            parser = MultipartParser(options[b"boundary"], parts.callbacks())
-            await _stream(request, parser)
-        except FormParserError:
-            raise problem_from_status(400, "The multipart body is malformed.") from None
-        if not parts.complete:
-            raise problem_from_status(400, "The multipart body ends before its last boundary.")
+        await _receive(request, parts, "Send the file as multipart/form-data, in a part named 'files'.")
         yield parts.upload()
+
+
+async def receive_fields(request: Request, fields: Collection[str]) -> Mapping[str, str]:
+    """Receive text fields of these names of a multipart request without files. The body may be empty."""
+    if "content-type" not in request.headers and not await request.body():
+        return {}
+    parts = _Parts(io.BytesIO(), 0, frozenset(fields))
+    await _receive(request, parts, f"Send {' and '.join(fields)} as multipart/form-data, or no body.")
+    return parts.fields()
+
+
+async def _receive(request: Request, parts: _Parts, expected: str) -> None:
+    """Receive the parts of a multipart body. ``expected`` is the advice on a body of another type."""
+    media, options = parse_options_header(request.headers.get("content-type", ""))
+    if media != b"multipart/form-data" or not options.get(b"boundary"):
+        raise problem_from_status(415, expected)
+    try:
+        parser = MultipartParser(options[b"boundary"], parts.callbacks())
+        await _stream(request, parser)
+    except FormParserError:
+        raise problem_from_status(400, "The multipart body is malformed.") from None
+    if not parts.complete:
+        raise problem_from_status(400, "The multipart body ends before its last boundary.")
 
 
 async def _stream(request: Request, parser: MultipartParser) -> None:
@@ -115,10 +130,13 @@ class _Parts:
             raise problem_from_status(400, "The request contains no file. Send it in a part named 'files'.")
         digests = b"".join(digest for _, (_, digest) in sorted(self._files.items()))
         files = tuple((name, size) for name, (size, _) in self._files.items())
+        return Upload(self.content, files, hashlib.sha256(digests).hexdigest(), self.fields())
+
+    def fields(self) -> dict[str, str]:
         fields = {name: clean_field(value) for name, value in self._fields.items()}
         if any(len(value) > MAX_FIELD_LENGTH for value in fields.values()):
             raise _field_too_long()
-        return Upload(self.content, files, hashlib.sha256(digests).hexdigest(), fields)
+        return fields
 
     def _begin(self) -> None:
         self._disposition = b""
@@ -143,6 +161,8 @@ class _Parts:
                 raise problem_from_status(400, f"The field '{self._field}' is sent twice.")
             self._fields[self._field] = b""
             return
+        if not self.max_files:
+            raise problem_from_status(400, f"Expected only text fields: {', '.join(sorted(self.allowed_fields))}.")
         if options.get(b"name") != FIELD or b"filename" not in options:
             also = f" Text fields: {', '.join(sorted(self.allowed_fields))}." if self.allowed_fields else ""
             raise problem_from_status(400, f"Every part must be a file and be named 'files'.{also}")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, Route
 
+from tests.drawing.printed_text import printed_text
 from tests.service.viewer.conftest import PHONE, RECORDS, Visit
 
 
@@ -88,9 +91,38 @@ def test_ecgs_of_a_patient_are_compared_with_the_same_calipers(visit: Visit) -> 
 def test_an_ecg_from_a_file_has_no_known_patient(visit: Visit) -> None:
     page = visit.open()
     assert "A file's patient is not known here" in page.inner_text("#earlier")
-    assert page.is_visible("#save-pdf")
+
+
+def test_an_ecg_of_the_list_is_searched_printed_and_saved(visit: Visit) -> None:
+    """Its own patient is not among the similar ones; what is typed is gone when another ECG is opened."""
+    page = listed(visit)
+    with page.expect_response("**/similar?*") as answered:
+        page.click("#recordings tbody button >> nth=0")
+    page.wait_for_selector("#neighbours[aria-busy=false] .neighbour")
+    assert "The index has this patient, who is left out." in page.inner_text("#neighbours")
+    assert re.search(r"/recordings/r-\w+/similar\?k=10$", answered.value.url)
+    with page.expect_response("**/similar?*") as filtered:
+        page.select_option("#filters [name=sex]", "female")
+    page.wait_for_selector("#neighbours[aria-busy=false] .neighbour")
+    assert {item["sex"] for item in filtered.value.json()["neighbours"]} == {"female"}
+    page.click(".neighbour button >> nth=0")
+    page.wait_for_selector("#comparison[open] canvas")
+    page.keyboard.press("Escape")
+    page.click("#print-panel summary")
+    page.fill("#print-form [name=identifier]", "K 4711")
+    page.fill("#print-form [name=order]", "A-12")
+    with page.expect_download() as printed:
+        page.click("#print-form button[value=print]")
+    assert printed_text(Path(printed.value.path()).read_bytes()).startswith("K 4711\n")
+    with page.expect_download() as sent:
+        page.click("#print-form button[value=fhir]")
+    report = json.loads(Path(sent.value.path()).read_text())["entry"][0]["resource"]
+    assert report["basedOn"] == [{"identifier": {"value": "A-12"}}]
+    with page.expect_download() as saved:
+        page.click("#save-pdf")
+    assert Path(saved.value.path()).read_bytes().startswith(b"%PDF-")
     page.click("#recordings-link")
-    page.click("#recordings tbody button >> nth=0")
+    page.click("#recordings tbody button >> nth=1")
     page.wait_for_selector("#earlier[aria-busy=false] tbody tr")
-    assert not page.is_visible("#save-pdf"), "the page does not hold the file"
-    assert "for an ECG that is opened from a file" in page.inner_text("#neighbours")
+    assert page.input_value("#print-form [name=identifier]") == ""
+    assert not page.is_visible("#print-time")

@@ -53,22 +53,6 @@ class SheetRequest(BaseModel):
     text: SheetText
 
 
-class ParseRequest(BaseModel):
-    """A request to parse one upload. The files follow as raw bytes."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    files: tuple[tuple[str, int], ...]
-    """Names and sizes in bytes."""
-    output: Literal["recording", "identified", "beginning", "png", "pdf", "sheets"]
-    """Requested output: the whole recording, also with its time and its patient's id, its beginning, a picture of its
-    beginning, or sheets to print."""
-    seconds: float
-    """Maximum duration of a whole recording, or duration of the beginning, in seconds."""
-    sheet: SheetRequest | None = None
-    """Sheets to print."""
-
-
 class ParsedRecording(BaseModel):
     """Metadata of a recording. The samples follow as raw bytes."""
 
@@ -92,6 +76,24 @@ class ParsedRecording(BaseModel):
     """Date and time of the recording; None unless it was requested."""
     seconds: float = Field(gt=0)
     """Duration of the whole recording in seconds; the samples may be its beginning."""
+
+
+class ParseRequest(BaseModel):
+    """A request to parse one upload, or to draw a recording. The files, or the samples, follow as raw bytes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    files: tuple[tuple[str, int], ...] = ()
+    """Names and sizes in bytes of the upload's files."""
+    recording: ParsedRecording | None = None
+    """A recording that was read before, instead of files."""
+    output: Literal["recording", "dated", "identified", "beginning", "png", "pdf", "sheets"]
+    """Requested output: the whole recording, also with its time (``dated``), or with its time and its patient's id
+    (``identified``); its beginning; a picture of its beginning; or sheets to print."""
+    seconds: float
+    """Maximum duration of a whole recording, or duration of the beginning, in seconds."""
+    sheet: SheetRequest | None = None
+    """Sheets to print."""
 
 
 class Failure(BaseModel):
@@ -118,7 +120,7 @@ class ParseResponse(BaseModel):
 
 
 def encode_recording(
-    recording: Recording, seconds: float, *, with_patient: bool = False
+    recording: Recording, seconds: float, *, with_patient: bool = False, with_time: bool = False
 ) -> tuple[ParsedRecording, bytes]:
     """Return metadata and samples of a recording, without site and labels; id of the patient and time if asked for."""
     metadata = ParsedRecording(
@@ -134,7 +136,7 @@ def encode_recording(
         stated_measurements=recording.stated_measurements,
         provenance=recording.provenance,
         patient_id=recording.patient_id if with_patient else "",
-        acquired=recording.acquired if with_patient else None,
+        acquired=recording.acquired if with_time else None,
         seconds=seconds,
     )
     return metadata, recording.digital.tobytes()

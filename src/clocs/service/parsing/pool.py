@@ -1,9 +1,10 @@
-"""Pool of parsing processes, which are replaced when they crash, hang or have parsed many uploads."""
+"""Pool of processes that parse and draw, which are replaced when they crash, hang or have parsed many uploads."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import os
 import signal
 from collections.abc import Callable
@@ -24,9 +25,11 @@ from clocs.service.parsing.messages import (
     Start,
     WireError,
     decode_recording,
+    encode_recording,
     pack_message,
     receive_message,
 )
+from clocs.service.parsing.reading import first_seconds
 from clocs.service.problems import UNREADABLE, ProblemError
 from clocs.service.settings import Limits
 from clocs.service.uploads import Upload
@@ -98,7 +101,7 @@ class _Process:
 
     async def ask(self, ask: ParseRequest, content: IO[bytes]) -> tuple[ParseResponse, bytes]:
         self.files += 1
-        self._requests.write(pack_message(ask, sum(size for _, size in ask.files)))
+        self._requests.write(pack_message(ask, content.seek(0, os.SEEK_END)))
         content.seek(0)
         while piece := content.read(CHUNK_BYTES):
             self._requests.write(piece)
@@ -138,7 +141,7 @@ class _Process:
 
 
 class ParsingPool:
-    """Parses uploads; must be created in a running event loop."""
+    """Parses uploads and draws recordings; must be created in a running event loop."""
 
     def __init__(self, limits: Limits, confinement: Confinement, report: Report = lambda outcome, place: None) -> None:
         self._limits, self._report = limits, report
@@ -168,40 +171,57 @@ class ParsingPool:
         """Ids of the running processes."""
         return [process.pid for process in self._all if process.is_alive]
 
-    async def recording(self, upload: Upload) -> Recording:
-        """Return the whole recording of an upload, unless it is too long."""
-        ask = ParseRequest(files=upload.files, output="recording", seconds=self._limits.longest_seconds)
-        return (await self._submit(ask, upload, _parsed)).recording
+    async def recording(self, upload: Upload, *, with_time: bool = False) -> Recording:
+        """Return the whole recording of an upload, unless it is too long.
+
+        Args:
+            upload: The upload.
+            with_time: Also return the time at which it was recorded.
+        """
+        output: Literal["dated", "recording"] = "dated" if with_time else "recording"
+        ask = ParseRequest(files=upload.files, output=output, seconds=self._limits.longest_seconds)
+        return (await self._submit(ask, upload.content, _parsed)).recording
 
     async def identified(self, upload: Upload) -> Recording:
         """Return the whole recording of an upload with its patient's id, to be replaced by a pseudonym."""
         ask = ParseRequest(files=upload.files, output="identified", seconds=self._limits.longest_seconds)
-        return (await self._submit(ask, upload, _parsed)).recording
+        return (await self._submit(ask, upload.content, _parsed)).recording
 
     async def beginning(self, upload: Upload) -> Parsed:
         """Return the beginning of an upload's recording."""
         ask = ParseRequest(files=upload.files, output="beginning", seconds=self._limits.shown_seconds)
-        return await self._submit(ask, upload, _parsed)
+        return await self._submit(ask, upload.content, _parsed)
 
-    async def drawing(self, upload: Upload, form: Literal["png", "pdf"], seconds: float) -> bytes:
-        """Return the beginning of a recording on ECG paper, as PNG or PDF."""
-        ask = ParseRequest(files=upload.files, output=form, seconds=seconds)
-        return await self._submit(ask, upload, lambda answer, raw: raw)
+    async def drawing(self, drawn: Upload | Recording, form: Literal["png", "pdf"], seconds: float) -> bytes:
+        """Return the beginning of an upload or a recording on ECG paper, as PNG or PDF."""
+        if isinstance(drawn, Recording):
+            return await self._draw(first_seconds(drawn, seconds), form, seconds)
+        ask = ParseRequest(files=drawn.files, output=form, seconds=seconds)
+        return await self._submit(ask, drawn.content, lambda answer, raw: raw)
 
-    async def sheets(self, upload: Upload, sheet: SheetRequest) -> bytes:
+    async def sheets(self, recording: Recording, sheet: SheetRequest) -> bytes:
         """Return a range of a recording as a PDF to print."""
-        seconds = self._limits.longest_seconds
-        ask = ParseRequest(files=upload.files, output="sheets", seconds=seconds, sheet=sheet)
-        return await self._submit(ask, upload, lambda answer, raw: raw)
+        return await self._draw(recording, "sheets", self._limits.longest_seconds, sheet)
+
+    async def _draw(
+        self,
+        recording: Recording,
+        output: Literal["png", "pdf", "sheets"],
+        seconds: float,
+        sheet: SheetRequest | None = None,
+    ) -> bytes:
+        metadata, raw = encode_recording(recording, recording.seconds)
+        ask = ParseRequest(recording=metadata, output=output, seconds=seconds, sheet=sheet)
+        return await self._submit(ask, io.BytesIO(raw), lambda answer, raw: raw)
 
     async def _submit(
-        self, ask: ParseRequest, upload: Upload, convert: Callable[[ParseResponse, bytes], Result]
+        self, ask: ParseRequest, content: IO[bytes], convert: Callable[[ParseResponse, bytes], Result]
     ) -> Result:
         process = await self._acquire()
         usable = False
         try:
             async with asyncio.timeout(WALL_CLOCK_FACTOR * self._limits.parse_seconds):
-                answer, raw = await process.ask(ask, upload.content)
+                answer, raw = await process.ask(ask, content)
             found = None if answer.failure else convert(answer, raw)
             usable = True
         except TimeoutError:

@@ -96,7 +96,7 @@ def check_length(recording: Recording, max_seconds: float) -> Recording:
     if recording.seconds > max_seconds or recording.digital.size > MAX_SAMPLES:
         raise SignalError(
             f"The recording has {len(recording.leads)} leads of {recording.seconds:.0f} s; this service accepts up to "
-            f"{max_seconds:g} s and {MAX_SAMPLES:,} samples. Send a shorter part of it."
+            f"{max_seconds:g} s and {MAX_SAMPLES:,} samples. Use a shorter part of it."
         )
     return recording
 

@@ -23,6 +23,7 @@ from clocs.service.parsing.messages import (
     ParseResponse,
     SheetRequest,
     Start,
+    decode_recording,
     encode_recording,
     pack_message,
     read_message,
@@ -42,7 +43,7 @@ DRAWING: Final = ("clocs.drawing.print_sheet", "matplotlib.backends.backend_agg"
 
 
 def main() -> None:
-    """Load libraries, confine the process, and parse uploads until the input ends."""
+    """Load libraries, confine the process, and parse or draw until the input ends."""
     for number in (signal.SIGTERM, signal.SIGINT):  # sent to the process group; the service answers requests first
         signal.signal(number, signal.SIG_IGN)
     requests, answers = _private_streams()
@@ -103,13 +104,12 @@ def _lazy_imports() -> set[str]:
 
 def _answer(ask: ParseRequest, content: bytes) -> tuple[ParseResponse, bytes]:
     try:
-        ends = list(itertools.accumulate(size for _, size in ask.files))
-        files = {name: content[end - size : end] for (name, size), end in zip(ask.files, ends, strict=True)}
-        recording = read_identified_upload(files) if ask.output == "identified" else read_upload(files)
+        recording = _recording(ask, content)
         seconds = recording.seconds
-        if ask.output in ("recording", "identified"):
+        if ask.output in ("recording", "dated", "identified"):
             whole = check_length(recording, ask.seconds)
-            metadata, raw = encode_recording(whole, seconds, with_patient=ask.output == "identified")
+            with_patient, with_time = ask.output == "identified", ask.output != "recording"
+            metadata, raw = encode_recording(whole, seconds, with_patient=with_patient, with_time=with_time)
         elif ask.output == "beginning":
             metadata, raw = encode_recording(first_seconds(recording, ask.seconds), seconds)
         elif ask.sheet is not None:
@@ -119,6 +119,15 @@ def _answer(ask: ParseRequest, content: bytes) -> tuple[ParseResponse, bytes]:
         return ParseResponse(recording=metadata), raw
     except Exception as error:
         return ParseResponse(failure=failure_from_error(error)), b""
+
+
+def _recording(ask: ParseRequest, content: bytes) -> Recording:
+    """Return the recording of a message, or that of an upload, with its time and patient only if they are asked for."""
+    if ask.recording is not None:
+        return decode_recording(ask.recording, content)
+    ends = list(itertools.accumulate(size for _, size in ask.files))
+    files = {name: content[end - size : end] for (name, size), end in zip(ask.files, ends, strict=True)}
+    return read_identified_upload(files) if ask.output in ("dated", "identified") else read_upload(files)
 
 
 def _draw(recording: Recording, form: str) -> bytes:

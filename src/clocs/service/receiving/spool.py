@@ -69,7 +69,7 @@ class Spool:
 
     def finish(self, name: str, recording: Recording) -> None:
         """Replace a received file by its pseudonymous recording."""
-        metadata, raw = encode_recording(recording, recording.seconds, with_patient=True)
+        metadata, raw = encode_recording(recording, recording.seconds, with_patient=True, with_time=True)
         write_bytes(self.folder / "parsed" / name, pack_message(metadata, len(raw)) + raw)
         self._leave(name)
 

@@ -59,6 +59,10 @@ const isOfProxy = ({ status, type, headers }) =>
 const signOnExpired = (question) =>
     new Problem({ type: SIGN_ON, status: 401, title: "Your sign-on has expired", question });
 
+/** What `ask` takes for a question about the ECG that is open: with its files, or by its row of the list. */
+export const about = ({ files, stored }, question, options) =>
+    stored ? [storedPath(stored, question), options] : [question, { ...options, files }];
+
 /** Of a row of the list: its `preview`, `report` or `patient`. */
 export const storedPath = ({ handle }, part) => `recordings/${encodeURIComponent(handle)}/${part}`;
 
@@ -73,12 +77,12 @@ function queryText(query) {
     return given.length ? `?${new URLSearchParams(given)}` : "";
 }
 
-async function send(address, { files = null, fields = {}, signal = null, method = files ? "POST" : "GET" }) {
+async function send(address, { files = null, fields = null, signal = null, method = files || fields ? "POST" : "GET" }) {
     while (!token.canBeSent()) await token.ask(true);
     const used = token.current();
     const headers = used === null ? {} : { Authorization: `Bearer ${used}` };
-    const body = files && new FormData();
-    for (const [name, text] of Object.entries(fields)) body.append(name, text);
+    const body = files || fields ? new FormData() : null;
+    for (const [name, text] of Object.entries(fields ?? {})) body.append(name, text);
     for (const file of files ?? []) body.append("files", file, file.name);
     try {
         return await fetch(address, { method, headers, body, signal, cache: "no-store", redirect: "manual" });

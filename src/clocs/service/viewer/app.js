@@ -1,6 +1,6 @@
 /** From a file, or a recording of the list, to its paper, classes, earlier ECGs, neighbours and place on the map. */
 
-import { Problem, ask, storedPath } from "./api.js";
+import { Problem, about, ask, storedPath } from "./api.js";
 import { compareNeighbour, compareOfPatient } from "./beside.js";
 import { showClasses, spokenClasses } from "./classes.js";
 import { announce, byId, element } from "./dom.js";
@@ -96,7 +96,7 @@ async function measure(now) {
     await fill(
         place,
         "Measuring …",
-        (wait) => askMeasurements(now, { signal: now.abort.signal, waiting: wait }),
+        (wait) => ask(...about(now, "measure", { signal: now.abort.signal, waiting: wait })),
         (found) => {
             showMeasurements(place, found);
             announce(`Measured: ${spokenMeasurements(found)}`);
@@ -104,9 +104,6 @@ async function measure(now) {
         { again: () => measure(now) },
     );
 }
-
-const askMeasurements = (now, options) =>
-    now.stored ? ask(storedPath(now.stored, "measure"), options) : ask("measure", { files: now.files, ...options });
 
 /** Search again, with leads that the encoder does not know: nobody can say how good the answers are. */
 function takeAnyLead(now) {
@@ -136,8 +133,6 @@ function showRecording({ recording, stored }) {
     byId("recording-title").textContent = known || "ECG";
     byId("recording-facts").textContent = facts.join(" · ");
     byId("recording-notes").replaceChildren(...recording.notes.map((note) => element("li", {}, note)));
-    byId("save-pdf").hidden = stored !== null;
-    byId("print-panel").hidden = stored !== null;
     paperPanel.open(recording);
     byId("recording-title").focus({ preventScroll: true });
     scrollTo({ top: 0 });
@@ -195,14 +190,24 @@ async function findEarlier(now) {
             const found = await ask(storedPath(now.stored, "patient"), options);
             const others = found.recordings.length > 1 ? found.recordings : [];
             for (const row of others.filter(({ gate }) => gate === null).slice(0, MOST_MEASURED)) {
-                const { measurements } = await ask(storedPath(row, "report"), options);
-                row.measurements = Object.fromEntries(SHOWN.map((name) => [name, measurements[name].value]));
+                row.measurements = await measuredNow(row, options);
             }
             return found;
         },
         (found) => showEarlier(place, found, now.stored, (row) => compareEarlier(row, found)),
         { again: () => findEarlier(now) },
     );
+}
+
+/** None of a recording that is too long for the service. */
+async function measuredNow(row, options) {
+    try {
+        const { measurements } = await ask(storedPath(row, "report"), options);
+        return Object.fromEntries(SHOWN.map((name) => [name, measurements[name].value]));
+    } catch (error) {
+        if (error instanceof Problem && error.status === 422) return {};
+        throw error;
+    }
 }
 
 /** By the filters that the form shows; what was found is kept together with them. */
@@ -212,13 +217,6 @@ async function findSimilar(now) {
             ? "This service was started without an index of patients, so there are no patients to compare with."
             : "You do not have the right to search for similar patients.";
         byId("neighbours").replaceChildren(element("p", { class: "lead-text" }, text));
-        return;
-    }
-    byId("filters").hidden = now.stored !== null;
-    if (now.stored) {
-        const text = "Similar patients are searched for an ECG that is opened from a file.";
-        byId("neighbours").replaceChildren(element("p", { class: "lead-text" }, text));
-        patientMap.showQuery({ query: { map: null }, neighbours: [] });
         return;
     }
     now.searching?.abort();
@@ -231,7 +229,7 @@ async function findSimilar(now) {
     await fill(
         byId("neighbours"),
         "Searching …",
-        (wait) => ask("similar", { files: now.files, query, signal, waiting: wait }),
+        (wait) => ask(...about(now, "similar", { query, signal, waiting: wait })),
         (found) => {
             now.similar = { ...found, filters };
             showNeighbours(byId("neighbours"), found, { open: compare, point: (index) => patientMap.mark(index) });
@@ -249,12 +247,13 @@ const compareEarlier = (row, found) => compareOfPatient(open, row, found);
 const EXPORTS = {
     png: () => sheetPicture(paperPanel.sheet, open.recording, model.notice),
     pdf: () =>
-        ask("figure", {
-            files: open.files,
-            query: { format: "pdf", seconds: Math.min(open.recording.shown, model.limits.shown_seconds) },
-            signal: open.abort.signal,
-            as: "blob",
-        }),
+        ask(
+            ...about(open, "figure", {
+                query: { format: "pdf", seconds: Math.min(open.recording.shown, model.limits.shown_seconds) },
+                signal: open.abort.signal,
+                as: "blob",
+            }),
+        ),
     json: async () => {
         const reading = paperPanel.calipers.on ? paperPanel.calipers.reading() : null;
         return new Blob([resultText({ model, ...open, reading })], { type: "application/json" });
@@ -288,6 +287,7 @@ async function learnModel() {
     byId("recordings-link").hidden = model.recordings === null || !may("list");
     if (location.hash === "#recordings") listRecordings(openStored);
     byId("foot-notice").textContent = model.notice;
+    byId("print-time").hidden = !model.prints_times;
     byId("foot-version").textContent = `clocs ${(await (await fetch("/healthz")).json()).version}`;
     if (!model.index || !may("search")) {
         byId("map-side").hidden = true;

@@ -13,7 +13,7 @@ const NUMBER = " the number below";
 const OTHERWISE = `Try again. If the problem persists, tell the operator of the service${NUMBER}.`;
 const BROKEN = `Trying again does not help. Tell the operator of the service${NUMBER}.`;
 
-/** What to do, by the question and the kind of a problem, by its kind, or else by its status. */
+/** What to do, by the last word of the question and the kind of a problem, by its kind, or else by its status. */
 const ADVICE = {
     "similar: wrong-option": "Choose other filters.",
     "wrong-option": BROKEN,
@@ -50,7 +50,7 @@ export function waiting(seconds) {
 
 /** An answer that is not the service's own, as a proxy's, has no number. */
 function adviceOn({ question, kind, status, instance }) {
-    const advice = ADVICE[`${question}: ${kind}`] ?? ADVICE[kind] ?? ADVICE[status] ?? OTHERWISE;
+    const advice = ADVICE[`${question.split("/").pop()}: ${kind}`] ?? ADVICE[kind] ?? ADVICE[status] ?? OTHERWISE;
     return instance ? advice : advice.replace(NUMBER, "");
 }
 

@@ -1,6 +1,6 @@
 /** Sheets to print and FHIR, made by the service. What is typed belongs to the ECG that is open, and to no other. */
 
-import { ask } from "./api.js";
+import { about, ask } from "./api.js";
 import { announce, byId } from "./dom.js";
 import { save } from "./exports.js";
 import { trouble } from "./messages.js";
@@ -13,11 +13,11 @@ export function clearPrintForm() {
     byId("print-message").replaceChildren();
 }
 
-/** `opened()` gives {files, abort, classes} of the ECG that is open. */
+/** `opened()` gives {files, stored, abort, classes} of the ECG that is open. */
 export function watchPrintForm(opened) {
     byId("print-form").addEventListener("submit", async (event) => {
         event.preventDefault();
-        const { files, abort, classes } = opened();
+        const { abort, classes } = opened();
         const typed = new FormData(event.target);
         const kind = event.submitter.value;
         const query = { classifier: classes?.classifier ?? "" };
@@ -27,7 +27,8 @@ export function watchPrintForm(opened) {
         const message = byId("print-message");
         message.replaceChildren();
         try {
-            save(await ask(kind, { files, fields, query, signal: abort.signal, as: "blob" }), FILES[kind]);
+            const options = { fields, query, signal: abort.signal, as: "blob" };
+            save(await ask(...about(opened(), kind, options)), FILES[kind]);
             announce("Saved");
         } catch (error) {
             if (error.name !== "AbortError") message.replaceChildren(trouble(error));

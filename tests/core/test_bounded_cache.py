@@ -6,12 +6,13 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from clocs.core.bounded_cache import BoundedCache
-from clocs.core.errors import ConfigError
+from clocs.core.errors import CacheFullError
 
 
 @pytest.fixture
@@ -30,47 +31,52 @@ class Counted:
     def __init__(self, remote: Path) -> None:
         self.remote, self.names = remote, list[str]()
 
-    def __call__(self, name: str, path: Path) -> None:
-        self.names.append(name)
-        shutil.copyfile(self.remote / name, path)
+    def of(self, name: str) -> Callable[[Path], None]:
+        def fetch(path: Path) -> None:
+            self.names.append(name)
+            shutil.copyfile(self.remote / name, path)
+
+        return fetch
 
 
 def test_the_file_that_is_needed_last_is_evicted(remote: Path, tmp_path: Path) -> None:
     fetch = Counted(remote)
-    with BoundedCache(tmp_path / "cache", 300, fetch) as cache:
+    with BoundedCache(tmp_path / "cache", 300) as cache:
         cache.plan({"shard-0": 5, "shard-1": 90, "shard-2": 7, "shard-3": 1})
         for number in range(4):
-            assert cache.hold(f"shard-{number}", 100).read_bytes() == bytes([number]) * 100
-            cache.release(f"shard-{number}")
+            name = f"shard-{number}"
+            assert cache.hold(name, 100, fetch.of(name)).read_bytes() == bytes([number]) * 100
+            cache.release(name)
             assert cache.used_bytes() <= 300
         assert sorted(path.name for path in (tmp_path / "cache" / "files").iterdir()) == [
             "shard-0",
             "shard-2",
             "shard-3",
         ]
-        cache.hold("shard-0", 100)
+        cache.hold("shard-0", 100, fetch.of("shard-0"))
     assert fetch.names == [f"shard-{number}" for number in range(4)]
 
 
 def test_files_in_use_are_kept_and_the_error_says_what_to_do(remote: Path, tmp_path: Path) -> None:
-    with BoundedCache(tmp_path / "cache", 250, Counted(remote)) as cache:
-        cache.hold("shard-0", 100)
-        cache.hold("shard-1", 100)
-        with pytest.raises(ConfigError, match=r"no space for shard-2 \(100 bytes\) beside the 2 files in use"):
-            cache.hold("shard-2", 100)
-        cache.release("shard-1")
-        assert cache.hold("shard-2", 100).exists()
+    fetch = Counted(remote)
+    with BoundedCache(tmp_path / "cache", 250) as cache:
+        cache.hold("shard-0", 100, fetch.of("shard-0"))
+        cache.hold("shard-1", 100, fetch.of("shard-1"))
+        with pytest.raises(CacheFullError, match=r"no space for shard-2 \(100 bytes\) beside the 2 files that 1 proc"):
+            cache.hold("shard-2", 100, fetch.of("shard-2"))
+        cache.release_soon("shard-1")
+        assert cache.hold("shard-2", 100, fetch.of("shard-2")).exists()
         assert not (tmp_path / "cache" / "files" / "shard-1").exists()
 
 
 def test_a_failed_fetch_leaves_nothing(remote: Path, tmp_path: Path) -> None:
-    def fail(name: str, path: Path) -> None:
+    def fail(path: Path) -> None:
         path.write_bytes(b"half")
         raise OSError("connection lost")
 
-    with BoundedCache(tmp_path / "cache", 250, fail) as cache:
+    with BoundedCache(tmp_path / "cache", 250) as cache:
         with pytest.raises(OSError, match="connection lost"):
-            cache.hold("shard-0", 100)
+            cache.hold("shard-0", 100, fail)
         assert cache.used_bytes() == 0
         assert list((tmp_path / "cache" / "files").iterdir()) == []
 
@@ -80,19 +86,20 @@ import shutil, sys
 from pathlib import Path
 from clocs.core.bounded_cache import BoundedCache
 remote, folder, log, die = Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]), sys.argv[4]
-def fetch(name, path):
+def fetch(path, name):
     with log.open("a") as file:
         file.write(name + "\\n")
     shutil.copyfile(remote / name, path)
     if die == name:
         import os
         os._exit(9)
-with BoundedCache(folder, 300, fetch) as cache:
+with BoundedCache(folder, 300) as cache:
     print("ready", flush=True)
     sys.stdin.readline()
     cache.plan({f"shard-{number}": number for number in range(10)})
     for number in range(10):
-        assert cache.hold(f"shard-{number}", 100).read_bytes() == bytes([number]) * 100
+        name = f"shard-{number}"
+        assert cache.hold(name, 100, lambda path: fetch(path, name)).read_bytes() == bytes([number]) * 100
         assert cache.used_bytes() <= 300
         print(number, flush=True)
         sys.stdin.readline()
@@ -125,7 +132,33 @@ def test_two_processes_fetch_each_file_once_and_a_dead_one_holds_nothing(remote:
     dying.communicate("\n" * 12)
     assert dying.returncode == 9
     assert len(list((folder / "files").glob(".shard-5.*.partial"))) == 1
-    with BoundedCache(folder, 300, Counted(remote)) as cache:
-        assert cache.hold("shard-5", 100).read_bytes() == bytes([5]) * 100
+    with BoundedCache(folder, 300) as cache:
+        assert cache.hold("shard-5", 100, Counted(remote).of("shard-5")).read_bytes() == bytes([5]) * 100
         assert cache.used_bytes() <= 300
         assert list((folder / "files").glob(".*.partial")) == []
+
+
+def test_what_is_fetched_ahead_never_displaces_what_is_needed_earlier(remote: Path, tmp_path: Path) -> None:
+    fetch = Counted(remote)
+
+    def ahead(number: int, next_use: float) -> bool:
+        return cache.fetch_ahead(f"shard-{number}", 100, next_use, fetch.of(f"shard-{number}"))
+
+    with BoundedCache(tmp_path / "cache", 300) as cache:
+        cache.plan({"shard-0": 1, "shard-1": 2, "shard-2": 3, "shard-3": 4, "shard-9": 0})
+        assert [ahead(number, number + 1) for number in range(4)] == [True, True, True, False]
+        assert fetch.names == ["shard-0", "shard-1", "shard-2"]
+        cache.hold("shard-9", 100, fetch.of("shard-9"))  # what is needed now displaces what is needed last
+        assert {path.name for path in (tmp_path / "cache" / "files").iterdir()} == {"shard-0", "shard-1", "shard-9"}
+
+
+def test_each_process_has_an_equal_share(remote: Path, tmp_path: Path) -> None:
+    fetch = Counted(remote)
+    with BoundedCache(tmp_path / "cache", 400) as cache:
+        cache.hold("shard-0", 100, fetch.of("shard-0"))
+        cache.hold("shard-1", 100, fetch.of("shard-1"))
+        assert cache.has_share_for(100)
+        with BoundedCache(tmp_path / "cache", 400):  # as another process
+            assert not cache.has_share_for(100)
+        assert cache.has_share_for(200)
+        assert not cache.has_share_for(201)

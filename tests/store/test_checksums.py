@@ -156,7 +156,8 @@ def test_flags_outlast_a_closed_shard(store: Store) -> None:
     opened.recording("r0")
     before = opened.checked.of_file(0).copy()
     assert before.any()
-    opened.shard.cache_clear()
+    opened.open_shards.close(0)
+    assert not opened.shard(0).is_open
     opened.shard(0)
     assert (opened.checked.of_file(0) >= before).all()
 

@@ -12,17 +12,22 @@ import json
 import math
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
-from clocs.core.errors import ConfigError
+from clocs.core.counters import count
+from clocs.core.errors import CacheFullError, StoreError
 from clocs.core.file_locks import lock_file
 
-Fetch = Callable[[str, Path], None]
-"""Writes the file of a name to a path, whole and checked, or raises an error."""
+Fetch = Callable[[Path], None]
+"""Writes a file whole and checked to a path, or raises an error."""
 FILES, USERS, LOCKS = "files", "users", "locks"
 PARTIAL: Final = ".partial"
+PLAN: Final = ".plan"
+LOCK: Final = "lock"
 
 
 class BoundedCache:
@@ -31,33 +36,29 @@ class BoundedCache:
     Args:
         folder: Folder of the copies on this machine.
         limit: Largest total size in bytes of all copies, also of those that are being fetched.
-        fetch: Called with a name and a new path to fetch the file to, such as a download that is checked by block.
 
     Example:
-        >>> from pathlib import Path
         >>> remote = {"a": b"first", "b": b"second"}
-        >>> with BoundedCache("cache", 8, lambda name, path: path.write_bytes(remote[name]) and None) as cache:
-        ...     cache.hold("a", 5).read_bytes()
+        >>> with BoundedCache("cache", 8) as cache:
+        ...     cache.hold("a", 5, lambda path: path.write_bytes(remote["a"]) and None).read_bytes()
         ...     cache.release("a")
-        ...     cache.hold("b", 6).name
+        ...     cache.hold("b", 6, lambda path: path.write_bytes(remote["b"]) and None).name
         ...     sorted(path.name for path in Path("cache", "files").iterdir())
         b'first'
         'b'
         ['b']
     """
 
-    def __init__(self, folder: str | os.PathLike[str], limit: int, fetch: Fetch) -> None:
-        self.folder, self.limit, self._fetch = Path(folder), limit, fetch
+    def __init__(self, folder: str | os.PathLike[str], limit: int) -> None:
+        self.folder, self.limit = Path(folder), limit
         self._held: dict[str, int] = {}
-        self._next_uses: dict[str, float] = {}
+        self._sizes: dict[str, int] = {}
         self._fetching: dict[str, int] = {}
-        for name in (FILES, USERS, LOCKS):
-            (self.folder / name).mkdir(parents=True, exist_ok=True)
+        self._released: deque[str] = deque()
+        self._process = os.getpid()
         self._user = self.folder / USERS / f"{os.getpid()}-{secrets.token_hex(4)}.json"
-        with self._exclusive():
-            self._lock = self._user.open("w", encoding="utf-8")
-            lock_file(self._lock)
-            self._publish()
+        self._lock: IO[str] | None = None
+        self._register()
 
     def __enter__(self) -> BoundedCache:
         return self
@@ -66,34 +67,78 @@ class BoundedCache:
         self.close()
 
     def close(self) -> None:
-        """Give up all files of this process. They stay until others need their space."""
-        with self._exclusive():
-            self._user.unlink(missing_ok=True)
-            self._lock.close()
+        """Give up all files of this process. They stay until others need their space. A second call does nothing."""
+        if self._lock is None or os.getpid() != self._process:
+            return
+        if self._user.exists():  # otherwise the folder was deleted
+            with self._exclusive():
+                self._user.with_suffix(PLAN).unlink(missing_ok=True)
+                self._user.unlink()
+        self._lock.close()
+        self._lock = None
 
-    def hold(self, name: str, size: int) -> Path:
+    def hold(self, name: str, size: int, fetch: Fetch) -> Path:
         """Return the local copy of a file, and keep it until it is released.
 
         Args:
             name: Name of the file.
             size: Its size in bytes.
+            fetch: Called with a new path if there is no copy, such as a download that is checked.
 
         Raises:
-            ConfigError: The files that processes hold leave no space for it.
+            CacheFullError: The files that processes hold leave no space for it.
         """
+        self._register()
         path = self.folder / FILES / name
         with open(self.folder / LOCKS / name, "w", encoding="utf-8") as file:
             lock_file(file)  # another process may be fetching it
             with self._exclusive():
-                present = path.exists()
-                if not present:
+                is_present = path.exists()
+                if not is_present:
                     self._make_space(name, size)
                     self._fetching[name] = size
-                self._held[name] = self._held.get(name, 0) + 1
+                self._held[name], self._sizes[name] = self._held.get(name, 0) + 1, size
                 self._publish()
-            if not present:
-                self._download(name, path)
+            count("cache_hits" if is_present else "cache_misses")
+            if not is_present:
+                try:
+                    self._download(name, path, fetch)
+                except BaseException:
+                    self.release(name)
+                    raise
         return path
+
+    def fetch_ahead(self, name: str, size: int, next_use: float, fetch: Fetch) -> bool:
+        """Fetch a file that is needed later, unless another process does. It is not held.
+
+        Args:
+            name: Name of the file.
+            size: Its size in bytes.
+            next_use: When it is needed. Only files that are needed later than this are deleted for it.
+            fetch: Called with a new path if there is no copy.
+
+        Returns:
+            False if there is no space for it.
+        """
+        self._register()
+        path = self.folder / FILES / name
+        with open(self.folder / LOCKS / name, "w", encoding="utf-8") as file:
+            try:
+                lock_file(file, wait=False)
+            except BlockingIOError:
+                return True
+            with self._exclusive():
+                if path.exists():
+                    return True
+                try:
+                    self._make_space(name, size, next_use)
+                except CacheFullError:
+                    return False
+                self._fetching[name] = size
+                self._publish()
+            count("cache_misses")
+            self._download(name, path, fetch)
+        return True
 
     def release(self, name: str) -> None:
         """Let go of a file that was held, after everything that maps it was dropped.
@@ -102,10 +147,12 @@ class BoundedCache:
             name: Name of the file.
         """
         with self._exclusive():
-            self._held[name] -= 1
-            if not self._held[name]:
-                del self._held[name]
+            self._drop(name)
             self._publish()
+
+    def release_soon(self, name: str) -> None:
+        """Let go of a file at the next call of this process. This takes no lock, so that a finalizer can call it."""
+        self._released.append(name)
 
     def plan(self, next_uses: Mapping[str, float]) -> None:
         """Say when this process needs which files next.
@@ -114,44 +161,68 @@ class BoundedCache:
             next_uses: Name -> a number that grows with time, such as the step of training. Others are not needed.
         """
         with self._exclusive():
-            self._next_uses = dict(next_uses)
             self._publish()
+            with self._user.with_suffix(PLAN).open("w", encoding="utf-8") as file:
+                json.dump(dict(next_uses), file)
+
+    def has_share_for(self, size: int) -> bool:
+        """Return whether another file fits into this process's share of the limit, the same for all processes."""
+        with self._exclusive():
+            held = sum(self._sizes[name] for name in self._held)
+            return held + size <= self.limit // len(self._users())
 
     def used_bytes(self) -> int:
         """Return the total size of all copies, with those that are being fetched."""
         with self._exclusive():
             return self._used(self._users())
 
-    def _download(self, name: str, path: Path) -> None:
+    def _download(self, name: str, path: Path, fetch: Fetch) -> None:
         partial = path.with_name(f".{name}.{self._user.stem}{PARTIAL}")
         try:
-            self._fetch(name, partial)
+            fetch(partial)
             os.replace(partial, path)
-        except BaseException:
-            partial.unlink(missing_ok=True)
-            self.release(name)
-            raise
         finally:
+            partial.unlink(missing_ok=True)
             with self._exclusive():
                 del self._fetching[name]
                 self._publish()
 
-    def _make_space(self, name: str, size: int) -> None:
-        """Delete the files that are needed last until another one fits."""
+    def _make_space(self, name: str, size: int, next_use: float = -math.inf) -> None:
+        """Delete the files that are needed last, and later than ``next_use``, until another one fits."""
         users = self._users()
         held = {file for user in users for file in user["held"]}
         excess = self._used(users) + size - self.limit
-        candidates = [path for path in self._files() if path.name not in held]
-        for path in sorted(candidates, key=lambda path: (-_next_use(users, path.name), path.name)):
+        if excess <= 0:
+            return
+        uses = self._next_uses(users)
+        candidates = [
+            path for path in self._files() if path.name not in held and uses.get(path.name, math.inf) > next_use
+        ]
+        status = {path: path.stat() for path in candidates}
+        if sum(each.st_size for each in status.values()) < excess:
+            raise CacheFullError(
+                f"{self.folder}: the cache of {self.limit:,} bytes has no space for {name} ({size:,} bytes) beside the "
+                f"{len(held)} files that {len(users)} processes use. Raise CLOCS_CACHE_LIMIT, end other processes, or "
+                "set lower shuffle_lanes or shuffle_window."
+            )
+        for path in sorted(candidates, key=lambda each: (-uses.get(each.name, math.inf), status[each].st_atime_ns)):
             if excess <= 0:
                 return
-            excess -= path.stat().st_size
+            excess -= status[path].st_size
             path.unlink()
-        if excess > 0:
-            raise ConfigError(
-                f"{self.folder}: the cache of {self.limit:,} bytes has no space for {name} ({size:,} bytes) beside the "
-                f"{len(held)} files in use. Raise its limit, or shuffle fewer shards at a time."
-            )
+            count("cache_evictions")
+
+    def _next_uses(self, users: list[dict[str, Any]]) -> dict[str, float]:
+        """Return when each file is needed next by any process; files without an entry are not needed."""
+        uses: dict[str, float] = {}
+        for user in users:
+            try:
+                plan = json.loads((self.folder / USERS / user["plan"]).read_bytes())
+            except FileNotFoundError:
+                continue
+            for name, use in plan.items():
+                uses[name] = min(use, uses.get(name, math.inf))
+        return uses
 
     def _files(self) -> list[Path]:
         return [path for path in (self.folder / FILES).iterdir() if path.suffix != PARTIAL]
@@ -162,7 +233,7 @@ class BoundedCache:
     def _users(self) -> list[dict[str, Any]]:
         """Return what the living processes have published, and remove what dead ones left."""
         found = [self._content()]
-        for path in (self.folder / USERS).iterdir():
+        for path in (self.folder / USERS).glob("*.json"):
             if path == self._user:
                 continue
             with open(path, "r+", encoding="utf-8") as file:
@@ -172,14 +243,39 @@ class BoundedCache:
                     found.append(json.load(file))
                     continue
             path.unlink()
+            path.with_suffix(PLAN).unlink(missing_ok=True)
             for partial in (self.folder / FILES).glob(f".*.{path.stem}{PARTIAL}"):
                 partial.unlink()
         return found
 
     def _content(self) -> dict[str, Any]:
-        return {"held": [*self._held], "next": self._next_uses, "fetching": [*self._fetching.values()]}
+        plan = self._user.with_suffix(PLAN).name
+        return {"held": [*self._held], "fetching": [*self._fetching.values()], "plan": plan}
+
+    def _drop(self, name: str) -> None:
+        self._held[name] -= 1
+        if not self._held[name]:
+            del self._held[name]
+            path = self.folder / FILES / name
+            with contextlib.suppress(FileNotFoundError):
+                os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))  # among equals, the oldest goes first
+
+    def _register(self) -> None:
+        """Create the folders, and the file by whose lock others know that this process lives, unless they exist."""
+        if self._lock is not None and self._user.exists():
+            return
+        if self._lock is not None:
+            self._lock.close()
+        for name in (FILES, USERS, LOCKS):
+            (self.folder / name).mkdir(parents=True, exist_ok=True)
+        with open(self.folder / LOCK, "w", encoding="utf-8") as exclusive:
+            lock_file(exclusive)
+            self._lock = self._user.open("w", encoding="utf-8")
+            lock_file(self._lock)
+            self._publish()
 
     def _publish(self) -> None:
+        assert self._lock is not None
         self._lock.seek(0)
         self._lock.truncate()
         json.dump(self._content(), self._lock)
@@ -188,11 +284,16 @@ class BoundedCache:
     @contextlib.contextmanager
     def _exclusive(self) -> Iterator[None]:
         """Exclude all other processes and threads from the cache's records."""
-        with open(self.folder / "lock", "w", encoding="utf-8") as file:
+        if os.getpid() != self._process:
+            raise StoreError(
+                f"{self.folder} was opened before this process was forked. Start workers with "
+                "multiprocessing_context='spawn'."
+            )
+        self._register()
+        with open(self.folder / LOCK, "w", encoding="utf-8") as file:
             lock_file(file)
+            if self._released:
+                while self._released:
+                    self._drop(self._released.popleft())
+                self._publish()
             yield
-
-
-def _next_use(users: Iterable[Mapping[str, Any]], name: str) -> float:
-    """Return when a file is needed next by any process; infinity if by none."""
-    return min(float(user["next"].get(name, math.inf)) for user in users)

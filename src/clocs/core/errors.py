@@ -61,6 +61,10 @@ class ExistsError(StoreError):
     """An object that is never overwritten exists and has other bytes."""
 
 
+class CacheFullError(StoreError):
+    """The files that processes use leave no space for another one in the cache of this machine."""
+
+
 class LeakError(ClocsError):
     """A split has the same patient or the same signal in two parts."""
 

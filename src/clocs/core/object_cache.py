@@ -1,24 +1,34 @@
 """Copies of objects on this machine, each downloaded once, whole and checked.
 
-Objects of a store never change, so a copy stays valid. It may be deleted at any time: its bytes remain available to
-processes that have mapped it, and the next use fetches it again.
+Objects of a store never change, so a copy stays valid. Lists and tables of a store are kept until somebody deletes
+them. Shards are kept within a limit, see :mod:`clocs.core.bounded_cache`.
 """
 
 from __future__ import annotations
 
+import atexit
 import errno
+import functools
 import hashlib
 import os
+import re
+import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
+from clocs.core.bounded_cache import BoundedCache
 from clocs.core.counters import count
-from clocs.core.errors import IntegrityError
+from clocs.core.errors import ConfigError, IntegrityError
 from clocs.core.locations import ObjectPath
 
 CACHE: Final = "CLOCS_CACHE"
 """Environment variable with the folder of local copies of objects."""
+LIMIT: Final = "CLOCS_CACHE_LIMIT"
+"""Environment variable with the maximum size of all copies of shards, such as ``200GB``."""
+DEFAULT_SHARE: Final = 0.9
+"""Fraction of the free disk space that copies of shards may take without a limit."""
 
 
 def cache_folder() -> Path:
@@ -74,23 +84,98 @@ def download(path: ObjectPath, target: Path, sha256: str | None = None) -> None:
         IntegrityError: The content does not match its hash.
     """
     if target.is_relative_to(cache_folder()):
-        os.makedirs(cache_folder(), mode=0o700, exist_ok=True)  # recordings of patients
+        _make_private_folder()
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, partial = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".partial")
+    os.close(handle)
     try:
-        digest = hashlib.sha256()
-        with open(handle, "wb") as file:
+        _fetch(path, Path(partial), sha256)
+        os.replace(partial, target)
+    finally:
+        if os.path.exists(partial):
+            os.unlink(partial)
+
+
+def _fetch(path: ObjectPath, target: Path, sha256: str | None) -> None:
+    """Write an object to a file and compare it with its hash."""
+    digest = hashlib.sha256()
+    try:
+        with open(target, "wb") as file:
             for part in path.opened.read_parts(path.key):
                 file.write(part)
                 digest.update(part)
-        if sha256 is not None and digest.hexdigest() != sha256:
-            count("failed_checksums")
-            raise IntegrityError(f"{path}: does not match its hash. Restore it from a backup or ingest again.")
-        os.replace(partial, target)
     except OSError as error:
         if error.errno == errno.ENOSPC:
             raise OSError(error.errno, f"{target.parent} is full. Set {CACHE} to another folder") from error
         raise
-    finally:
-        if os.path.exists(partial):
-            os.unlink(partial)
+    if sha256 is not None and digest.hexdigest() != sha256:
+        count("failed_checksums")
+        raise IntegrityError(f"{path}: does not match its hash. Restore it from a backup or ingest again.")
+
+
+def _make_private_folder() -> None:
+    os.makedirs(cache_folder(), mode=0o700, exist_ok=True)  # recordings of patients
+
+
+class ShardCopy(NamedTuple):
+    """An object of a store whose copies are kept within the limit of this machine's cache."""
+
+    path: ObjectPath
+    """The object."""
+    sha256: str
+    """SHA-256 of its content."""
+    num_bytes: int
+    """Its size."""
+
+    @property
+    def name(self) -> str:
+        """Name of the copy."""
+        return f"{hashlib.sha256(str(self.path.parent).encode()).hexdigest()[:16]}-{self.path.name}"
+
+    def fetch(self, target: Path) -> None:
+        """Write the content to a file and check it."""
+        _fetch(self.path, target, self.sha256)
+
+    def hold(self) -> tuple[Path, Callable[[], None]]:
+        """Return the copy, which stays until the returned function is called.
+
+        Raises:
+            CacheFullError: The copies in use leave no space for it.
+            IntegrityError: The download does not match its hash.
+        """
+        cache = shard_cache()
+        return cache.hold(self.name, self.num_bytes, self.fetch), functools.partial(cache.release_soon, self.name)
+
+
+def shard_cache() -> BoundedCache:
+    """Return the cache of shards of this machine, which all processes share."""
+    return _shard_cache(cache_folder() / "shards", os.environ.get(LIMIT, ""), os.getpid())
+
+
+@functools.lru_cache(maxsize=8)
+def _shard_cache(folder: Path, limit: str, _process: int) -> BoundedCache:
+    _make_private_folder()
+    folder.mkdir(exist_ok=True)
+    used = sum(path.stat().st_size for path in folder.glob("files/*"))
+    free = shutil.disk_usage(folder).free + used
+    cache = BoundedCache(folder, parse_size(limit) if limit else int(DEFAULT_SHARE * free))
+    atexit.register(cache.close)
+    return cache
+
+
+def parse_size(text: str) -> int:
+    """Return the number of bytes of a text such as ``200GB``.
+
+    Raises:
+        ConfigError: It is no size.
+
+    Example:
+        >>> from clocs.core.object_cache import parse_size
+        >>> parse_size("1.5 TB")
+        1500000000000
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([kMGT]?)B?", text.strip())
+    size = int(float(found[1]) * 1000 ** " kMGT".index(found[2] or " ")) if found else 0
+    if not size:
+        raise ConfigError(f"{LIMIT}={text}: expected a size such as 200GB or 1.5TB.")
+    return size

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -14,7 +16,8 @@ import xxhash
 
 from clocs.core.errors import IntegrityError
 from clocs.core.files import atomic_file
-from clocs.core.object_cache import local_copy
+from clocs.core.locations import ObjectPath
+from clocs.core.object_cache import ShardCopy, local_copy
 from clocs.store.checksums import CHUNK_BYTES, Checksums, ChunkHasher, count_chunks, read_checksums
 
 _MAGIC_BYTES = 8
@@ -87,6 +90,13 @@ class _HashingFile:
         self.closed = True
 
 
+def _released_after(buffer: pa.Buffer, release: Callable[[], None]) -> pa.Buffer:
+    """Return a buffer of the same bytes. After the last view of it is gone, a function is called."""
+    owner = np.frombuffer(buffer, np.uint8)
+    weakref.finalize(owner, release).atexit = False
+    return pa.py_buffer(owner)
+
+
 def buffer_view(buffer: pa.Buffer, dtype: npt.DTypeLike, count: int, offset: int = 0) -> npt.NDArray[Any]:
     """View a buffer as an array without a copy. Arrow's own function would import pandas if it is installed."""
     kind = np.dtype(dtype)
@@ -109,30 +119,53 @@ class CheckedArrow:
         sha256: SHA-256 of the file according to the manifest; None without a manifest.
         checked: Chunks that were checked before, (chunks,) bool. It is updated in place, so that a store can keep
             it when the file is closed. If all are true, no checksums are needed.
+        num_bytes: Size of a shard. Its copy from a bucket is kept as long as it is mapped. None for other files,
+            whose copies stay.
     """
 
-    def __init__(self, path: Path, sha256: str | None = None, checked: npt.NDArray[np.bool_] | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        sha256: str | None = None,
+        checked: npt.NDArray[np.bool_] | None = None,
+        num_bytes: int | None = None,
+    ) -> None:
         self.path = path
         try:
-            self._local = local_copy(path, sha256)
-            size = self._local.stat().st_size
-            self._checked = np.zeros(count_chunks(size), bool) if checked is None else checked
-            if len(self._checked) != count_chunks(size):
-                raise IntegrityError(
-                    f"{self.name}: has {size:,} bytes, which differs from its manifest. Run 'clocs data verify'."
-                )
-            self._checksums = None if self._checked.all() else read_checksums(path, sha256)
-            if self._checksums is not None and len(self._checksums) != len(self._checked):
-                raise IntegrityError(
-                    f"{self.name}: has {size:,} bytes, which differs from its checksums. Run 'clocs data verify'."
-                )
-            with pa.memory_map(str(self._local)) as source:
-                self._bytes: pa.Buffer = source.read_buffer(size)
-                self._check_structure()
-                self._batch: pa.RecordBatch = pa.ipc.open_file(pa.BufferReader(self._bytes)).get_batch(0)
+            with contextlib.ExitStack() as undo:
+                if isinstance(path, ObjectPath) and sha256 is not None and num_bytes is not None:
+                    self._local, release = ShardCopy(path, sha256, num_bytes).hold()
+                    undo.callback(release)
+                else:
+                    self._local, release = local_copy(path, sha256), None
+                size = self._local.stat().st_size
+                self._checked = np.zeros(count_chunks(size), bool) if checked is None else checked
+                self._checksums = self._read_checksums(size, sha256)
+                with pa.memory_map(str(self._local)) as source:
+                    self._bytes: pa.Buffer = source.read_buffer(size)
+                if release is not None:
+                    self._bytes = _released_after(self._bytes, release)
+                undo.pop_all()
+            self._check_structure()
+            self._batch: pa.RecordBatch = pa.ipc.open_file(pa.BufferReader(self._bytes)).get_batch(0)
         except (OSError, pa.ArrowException) as error:
             raise IntegrityError(f"{self.name}: cannot be opened ({error}). Run 'clocs data verify'.") from error
         self._touched: set[str] = set()
+
+    def _read_checksums(self, size: int, sha256: str | None) -> Checksums | None:
+        """Return the checksums of a file of some size; None if all chunks were checked before."""
+        if len(self._checked) != count_chunks(size):
+            raise IntegrityError(
+                f"{self.name}: has {size:,} bytes, which differs from its manifest. Run 'clocs data verify'."
+            )
+        if self._checked.all():
+            return None
+        checksums = read_checksums(self.path, sha256)
+        if len(checksums) != len(self._checked):
+            raise IntegrityError(
+                f"{self.name}: has {size:,} bytes, which differs from its checksums. Run 'clocs data verify'."
+            )
+        return checksums
 
     @property
     def name(self) -> str:

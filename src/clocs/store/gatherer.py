@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -91,6 +91,7 @@ class Gatherer:
         self._any_masked = any(group.lead_mask is not None for group in groups)
         self._any_derived = bool((self._second.lead >= 0).any())
         self._concatenate_rows()
+        store.open_shards.add_user(self)
         _ = store.checked  # created before workers fork, so that they share it
         self._file_begin = np.zeros(len(store.shards), np.int64)
         """Byte of the file at which the samples of each open shard begin."""
@@ -197,6 +198,7 @@ class Gatherer:
         """Return windows of items with the same plan and sample type, (N, leads, window)."""
         plan, group = self._plans[0][kind // 2], positions.group
         shape = (len(starts), len(plan.stored))
+        factor: npt.NDArray[np.float32]
         if self._uniform:
             begin = (positions.row * self._stride[group] + starts)[:, None] + plan.stored * self._samples[group, None]
             baseline = np.broadcast_to(self._baseline[group, None], shape)
@@ -207,8 +209,13 @@ class Gatherer:
             begin, baseline = at.reshape(shape) + starts[:, None], baselines.reshape(shape)
             factor = (1 / gain.reshape(shape)).astype(np.float32)
         shard = self.shard[group]
-        windows = self._prepared_windows(bool(kind % 2), np.repeat(shard, shape[1]), begin.reshape(-1), window)
-        return windows.take_leads(shard, begin, window, baseline, factor, plan)[:, : plan.width]
+
+        def read(at: Ints | slice) -> Floats:
+            flat = np.repeat(shard[at], shape[1])
+            windows = self._prepared_windows(bool(kind % 2), flat, begin[at].reshape(-1), window)
+            return windows.take_leads(shard[at], begin[at], window, baseline[at], factor[at], plan)[:, : plan.width]
+
+        return self._in_parts(bool(kind % 2), shard, read)
 
     def _scaled(self, positions: ItemPositions, starts: Ints, term: _LeadTerm, window: int) -> Floats:
         """Return windows of stored leads, multiplied by their weights in a term, (N, window)."""
@@ -231,15 +238,45 @@ class Gatherer:
     def _take(
         self, wide: bool, shard: Ints, begin: Ints, window: int, baseline: Ints, factor: npt.NDArray[np.float32]
     ) -> Floats:
-        return self._prepared_windows(wide, shard, begin, window).take(shard, begin, window, baseline, factor)
+        def read(at: Ints | slice) -> Floats:
+            windows = self._prepared_windows(wide, shard[at], begin[at], window)
+            return windows.take(shard[at], begin[at], window, baseline[at], factor[at])
+
+        return self._in_parts(wide, shard, read)
+
+    def _in_parts(self, wide: bool, shard: Ints, read: Callable[[Ints | slice], Floats]) -> Floats:
+        """Read all items at once, or in parts if the cache has no space for all of their shards."""
+        if not self.store.open_shards.is_bounded or not len(shard):
+            return read(slice(None))
+        out: Floats | None = None
+        for at in self.store.open_shards.in_parts(shard, lambda number: self._open(wide, number)):
+            values = read(at)
+            if len(at) == len(shard):
+                return values
+            out = np.empty((len(shard), *values.shape[1:]), np.float32) if out is None else out
+            out[at] = values
+        assert out is not None
+        return out
+
+    def _open(self, wide: bool, number: int) -> None:
+        """Add the samples of a shard to the buffers."""
+        shard = self.store.shard(number)
+        if not self._windows[wide].has(np.array([number]))[0]:
+            values, self._file_begin[number] = shard.unchecked_values
+            self._windows[wide].add(number, values)
+
+    def forget(self, number: int) -> None:
+        """Drop the views into a shard."""
+        for windows in self._windows.values():
+            windows.remove(number)
+        self._file_begin[number] = 0
 
     def _prepared_windows(self, wide: bool, shard: Ints, begin: Ints, window: int) -> Windows:
         """Return the buffers of these windows, opened and compared with their checksums."""
         windows = self._windows[wide]
         is_open = windows.has(shard)
         for number in () if is_open.all() else np.unique(shard[~is_open]).tolist():
-            values, self._file_begin[number] = self.store.shard(number).unchecked_values
-            windows.add(number, values)
+            self._open(wide, number)
         if not self._all_checked:
             self._check(shard, begin, window, windows.itemsize)
         return windows

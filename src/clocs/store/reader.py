@@ -12,21 +12,20 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from clocs.core.errors import ConfigError
-from clocs.core.locations import to_location
+from clocs.core.locations import ObjectPath, to_location
 from clocs.core.recording import Recording
 from clocs.signals.framing import FramePolicy
 from clocs.signals.leads import add_derived_leads, derivable_leads
 from clocs.store.checksums import CheckedChunks
 from clocs.store.extra_columns import common_type, lookup, match_values
 from clocs.store.manifest import read_manifest
+from clocs.store.open_shards import OpenShards
 from clocs.store.segments import COLUMNS, Segment
 from clocs.store.shard import SHARDS, Shard, schema
 from clocs.store.shard_table import ShardTable
 
 StoreLike = str | os.PathLike[str]
 """Folder of a store, or an open store."""
-OPEN_SHARDS = 1024
-"""Maximum number of open memory maps."""
 SKIP_CHECKSUMS = "CLOCS_SKIP_CHECKSUMS"
 """Environment variable. With the value 1, stores are read without checksums."""
 
@@ -41,7 +40,8 @@ class StoreReader:
         self.segments = tuple(Segment(self.folder, info, self._check) for info in self.manifest.segments)
         self.shards = ShardTable(self.segments)
         """Entries of the shards, in order."""
-        self.shard = functools.lru_cache(maxsize=OPEN_SHARDS)(self._open_shard)
+        self.open_shards = OpenShards(self._make_shard, isinstance(self.folder, ObjectPath))
+        """Shards whose files are mapped into memory."""
 
     @property
     def sha256(self) -> str:
@@ -75,9 +75,14 @@ class StoreReader:
             chunks.skip()
         return chunks
 
-    def _open_shard(self, number: int) -> Shard:
+    def shard(self, number: int) -> Shard:
+        """Return a shard by its index. Its file is opened when it is used."""
+        return self.open_shards.get(number)
+
+    def _make_shard(self, number: int) -> Shard:
         info = self.shards[number]
-        return Shard(self.folder / SHARDS / info.file, info, self.checked.of_file(number))
+        path, checked = self.folder / SHARDS / info.file, self.checked.of_file(number)
+        return Shard(path, info, checked, self.open_shards.open_file)
 
     def check_samples(self, shards: npt.NDArray[np.int64], begin: npt.NDArray[np.int64], num_bytes: int) -> None:
         """Check windows of the shards' files that were not checked before.

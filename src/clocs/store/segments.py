@@ -26,6 +26,7 @@ from pydantic import BaseModel, ConfigDict
 
 from clocs.core.errors import ExistsError, IntegrityError, StoreError
 from clocs.core.hashes import content_hash, find_damage
+from clocs.core.locations import ObjectPath
 from clocs.core.object_cache import local_copy
 from clocs.store.arrow_files import CheckedArrow, column_view, write_arrow
 from clocs.store.checksums import checksums_path, count_chunks, hash_shard, write_checksums
@@ -254,7 +255,11 @@ class Segment:
 
     def _from_shards(self, names: Sequence[str]) -> pa.RecordBatch:
         """Return columns that are read from the shards."""
-        return _joined(Shard(self.folder / SHARDS / info.file, info).columns(names) for info in self.shard_infos)
+        shards = (Shard(self.folder / SHARDS / info.file, info) for info in self.shard_infos)
+        columns = (shard.columns(names) for shard in shards)
+        if isinstance(self.folder, ObjectPath):  # a copy in memory, so that few files are mapped at a time
+            columns = (pa.ipc.read_record_batch(each.serialize(), each.schema) for each in columns)
+        return _joined(columns)
 
 
 def _joined(batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:

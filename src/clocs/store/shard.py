@@ -249,14 +249,27 @@ class Shard:
         path: File of the shard.
         info: Entry of the shard in the manifest.
         checked: Chunks that were checked before, see ``CheckedArrow``.
+        open_file: Called with a function that opens the file, and the file's size. It may close other files first.
     """
 
-    def __init__(self, path: Path, info: ShardInfo, checked: npt.NDArray[np.bool_] | None = None) -> None:
-        self.path, self.info, self._checked = path, info, checked
+    def __init__(
+        self,
+        path: Path,
+        info: ShardInfo,
+        checked: npt.NDArray[np.bool_] | None = None,
+        open_file: Callable[[Callable[[], CheckedArrow], int], CheckedArrow] = lambda open_file, num_bytes: open_file(),
+    ) -> None:
+        self.path, self.info, self._checked, self._open_file = path, info, checked, open_file
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether the file is mapped into memory."""
+        return "_file" in self.__dict__
 
     @functools.cached_property
     def _file(self) -> CheckedArrow:
-        file = CheckedArrow(self.path, self.info.sha256, self._checked)
+        info = self.info
+        file = self._open_file(lambda: CheckedArrow(self.path, info.sha256, self._checked, info.bytes), info.bytes)
         full = schema(self.info.dtype)
         without_times = full.remove(full.get_field_index(ACQUIRED))
         if file.num_rows != self.info.records or file.schema not in (full, without_times):

@@ -51,7 +51,7 @@ class LeadPlan:
 
 
 class Windows:
-    """Integer buffers of one type, by number. They are kept alive.
+    """Integer buffers of one type, by number. They are kept alive until they are removed.
 
     Args:
         num_buffers: Number of buffers.
@@ -90,6 +90,11 @@ class Windows:
         span = memoryview((ctypes.c_char * num_bytes).from_address(self._low)).cast("B")
         self._window_views.clear()
         self._memory = np.frombuffer(span, self._dtype, num_bytes // self._dtype.itemsize)
+
+    def remove(self, number: int) -> None:
+        """Drop a buffer if it was added. Its memory must not be read any more."""
+        if self._buffers.pop(number, None) is not None:
+            self._length[number] = 0
 
     def take(
         self, numbers: Ints, starts: Ints, window: int, baseline: Ints, factor: npt.NDArray[np.float32]

@@ -27,6 +27,7 @@ from clocs.training.frame_dataset import FrameDataset
 from clocs.training.labels import no_classes_message, sample_items, sample_patients
 from clocs.training.sampler import AlternatingSampler, PatientSampler, RepeatedSampler, Sampler, ShuffledSampler
 from clocs.training.seen_recordings import seen_keys
+from clocs.training.shard_schedule import ShardSchedule
 from clocs.training.store_overlap import refuse_shared_recordings
 
 
@@ -75,6 +76,11 @@ class LoopData(Protocol):
         """Items of each training batch."""
         ...
 
+    @property
+    def validation_sampler(self) -> Sampler | None:
+        """Items of each validation batch; None for a random order."""
+        ...
+
 
 @dataclass
 class TrainingData:
@@ -86,6 +92,17 @@ class TrainingData:
     """Batches of the validation part."""
     sampler: Sampler
     """Items of each training batch."""
+    validation_sampler: BlockSampler | None = None
+    """Items of each validation batch, in an order that reads few shards at a time; None for a random order."""
+
+    def schedule(self, rank: int, num_ranks: int, ranks_on_machine: int) -> ShardSchedule | None:
+        """Return the schedule of a rank's shards; None if no store is in a bucket, or if items come in random order."""
+        sampler, stores = self.sampler, [dataset.store for dataset in self.train.datasets]
+        if not isinstance(sampler, BlockSampler) or not any(store.open_shards.is_bounded for store in stores):
+            return None
+        share = sampler.lanes // num_ranks
+        lanes = range(rank * share, (rank + 1) * share)
+        return ShardSchedule(stores, sampler, self.validation_sampler, lanes, ranks_on_machine)
 
 
 def open_training_stores(config: PretrainConfig) -> tuple[TrainingStore, ...]:
@@ -182,7 +199,7 @@ def build_training_data(config: PretrainConfig, method: Method, parts: tuple[Tra
     _warn_about_single_patient(config, method, validation)
     if method.needs_labels:
         _refuse_labels(method, parts[0].store, {"training": datasets[0], "validation": validation_datasets[0]})
-    return TrainingData(train, validation, _sampler(config, train))
+    return TrainingData(train, validation, _sampler(config, train), _validation_sampler(config, validation))
 
 
 def takes_all_leads(method: Method) -> bool:
@@ -222,12 +239,22 @@ def _sampler(config: PretrainConfig, train: Batches) -> Sampler:
         patients = train.patients(np.arange(len(train)))
         sampler = PatientSampler(patients, config.batch_size, config.instances_per_patient, config.seed)
     elif config.shuffle == "blocks":
-        sizes = np.concatenate([dataset.frames.items_per_shard() for dataset in train.datasets]).tolist()
-        lanes, window = config.shuffle_lanes, config.shuffle_window
-        sampler = BlockSampler(sizes, config.batch_size, config.seed, lanes=lanes, window=window)
+        sampler = _block_sampler(config, train, config.seed)
     else:
         sampler = ShuffledSampler(len(train), config.batch_size, config.seed)
     return RepeatedSampler(sampler, config.passes_per_epoch) if config.passes_per_epoch > 1 else sampler
+
+
+def _validation_sampler(config: PretrainConfig, validation: Batches) -> BlockSampler | None:
+    """Return the sampler of the validation items with ``shuffle=blocks``. A single short batch needs none."""
+    if config.shuffle != "blocks" or len(validation) < config.batch_size:
+        return None
+    return _block_sampler(config, validation, derived_seed(config.seed, "validation"))
+
+
+def _block_sampler(config: PretrainConfig, batches: Batches, seed: int) -> BlockSampler:
+    sizes = np.concatenate([dataset.frames.items_per_shard() for dataset in batches.datasets]).tolist()
+    return BlockSampler(sizes, config.batch_size, seed, lanes=config.shuffle_lanes, window=config.shuffle_window)
 
 
 def _datasets(method: Method, parts: tuple[TrainingStore, ...], records: list[Any]) -> list[FrameDataset]:

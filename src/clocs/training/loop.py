@@ -32,6 +32,7 @@ from clocs.training.runs import Run
 from clocs.training.sampler import Permutation
 from clocs.training.schedule import learning_rate, planned_steps
 from clocs.training.seen_recordings import copy_seen_keys
+from clocs.training.shard_schedule import ShardSchedule
 from clocs.training.state import TrainingState
 
 if TYPE_CHECKING:
@@ -68,10 +69,19 @@ class Loop:
         data: Training and validation data.
         run: Folder of the run.
         fabric: Fabric that places modules on devices and connects ranks.
+        schedule: Schedule of the shards that this rank reads from buckets; None if there are none.
     """
 
-    def __init__(self, config: PretrainConfig, method: Method, data: LoopData, run: Run, fabric: Fabric) -> None:
-        self.config, self.data, self.run, self.fabric = config, data, run, fabric
+    def __init__(
+        self,
+        config: PretrainConfig,
+        method: Method,
+        data: LoopData,
+        run: Run,
+        fabric: Fabric,
+        schedule: ShardSchedule | None = None,
+    ) -> None:
+        self.config, self.data, self.run, self.fabric, self.schedule = config, data, run, fabric, schedule
         self.state = TrainingState()
         self.planned = planned_steps(config, data.sampler.steps)
         self.method = share_statistics(method) if fabric.world_size > 1 else method
@@ -125,6 +135,7 @@ class Loop:
         epoch, per_epoch = state.epoch, self.data.sampler.steps
 
         def make(step: int) -> tuple[npt.NDArray[np.int64], Batch]:
+            self._advance(step)
             items = self.data.sampler.batch(epoch, step)
             return items, self.share(self.data.train, items, "train", epoch, step)
 
@@ -150,6 +161,10 @@ class Loop:
         if self.is_rank_zero and frames:
             spent = {"seconds": time.perf_counter() - start, "processor": time.process_time() - processor_start}
             self.run.timing.append(step=state.step, frames=frames, **spent)
+
+    def _advance(self, position: int) -> None:
+        if self.schedule is not None:
+            self.schedule.advance(self.state.epoch, position)
 
     def _out_of_steps(self) -> bool:
         return self.config.max_steps is not None and self.state.step >= self.config.max_steps
@@ -299,13 +314,22 @@ class Loop:
 
     def _validation_batches(self) -> Iterator[Batch]:
         """Yield this rank's shares of fixed batches. A single short batch goes to every rank as a whole."""
-        size, count = self.config.batch_size, len(self.data.validation)
-        order = Permutation(count, derived_seed(self.config.seed, "validation"))  # mixes patients as in training
-        for begin in range(0, max(count - size, 0) + 1, size):
-            items = order(np.arange(begin, min(begin + size, count)))
-            batches, names = self.data.validation, ("validation", begin)
+        size, batches = self.config.batch_size, self.data.validation
+        for number, items in enumerate(self._validation_items()):
+            self._advance(self.data.sampler.steps + number)
+            names = ("validation", number * size)
             batch = self.share(batches, items, *names) if self._shares_validation else batches.make(items, 0, *names)
             yield self._on_device(batch)
+
+    def _validation_items(self) -> Iterator[npt.NDArray[np.int64]]:
+        """Yield the items of each validation batch."""
+        size, count, sampler = self.config.batch_size, len(self.data.validation), self.data.validation_sampler
+        if sampler is not None:
+            yield from (sampler.batch(0, step) for step in range(sampler.steps))
+            return
+        order = Permutation(count, derived_seed(self.config.seed, "validation"))  # mixes patients as in training
+        for begin in range(0, max(count - size, 0) + 1, size):
+            yield order(np.arange(begin, min(begin + size, count)))
 
     @property
     def _shares_validation(self) -> bool:

@@ -244,7 +244,8 @@ def _train(
     data = build_training_data(config, method, parts)
     if config.init_from is not None and fabric.is_global_zero:
         warn_about_input_mismatch(config.init_from, parts[0].policy, data.train.unit)
-    loop = Loop(config, method, data, run, fabric)
+    schedule = data.schedule(fabric.global_rank, fabric.world_size, config.devices)
+    loop = Loop(config, method, data, run, fabric, schedule)
     try:
         about = _about(config, method, data, parts, run)
         if fabric.is_global_zero:
@@ -257,6 +258,9 @@ def _train(
                 "If another rank ended, the same command resumes the run from its last checkpoint."
             ) from error
         raise
+    finally:
+        if schedule is not None:
+            schedule.close()
     result = {
         "method": config.method["name"],
         "best": str(run.best),

@@ -117,6 +117,7 @@ class _LoopData:
     train: RecordingBatches
     validation: RecordingBatches
     sampler: Sampler
+    validation_sampler: None = None
 
 
 class _RecordingLoop(Loop):

@@ -39,7 +39,7 @@ class Block:
     whitening: float = 0.0
     """Power of the deviation that components are divided by. 1 gives all the same variance, 0 keeps it."""
     rotated: bool = False
-    """Whether components are rotated at random, so that a standardisation of features keeps what whitening left."""
+    """Whether components are rotated at random, so that a standardization of features keeps what whitening left."""
     frames: tuple[str, ...] = ("mean", "max", "min")
     """Statistics over the frames of a recording."""
     root: bool = False
@@ -127,7 +127,7 @@ def _components(values: npt.NDArray[np.float16], wanted: list[int], train: Mask,
 
 
 def _fit(rows: Floats, count: int, whitening: float) -> tuple[Floats, Floats]:
-    """Return weights (P, count) and biases of the principal components of standardised rows."""
+    """Return weights (P, count) and biases of the principal components of standardized rows."""
     standardization = Standardization.fit(rows)
     scaled = standardization.transform(rows)
     variances, vectors = np.linalg.eigh((scaled.T @ scaled / len(scaled)).astype(np.float64))

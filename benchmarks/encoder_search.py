@@ -163,7 +163,7 @@ class Search:
 
 
 def scaled(values: Floats, train: Mask, block: Block) -> Floats:
-    """Return features standardised by training recordings; principal components keep their deviations."""
+    """Return features standardized by training recordings; principal components keep their deviations."""
     standardization = Standardization.fit(values[train])
     if isinstance(block.components, int) and not block.rotated:
         standardization = replace(standardization, scale=np.ones_like(standardization.scale))

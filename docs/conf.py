@@ -4,6 +4,7 @@ import os
 import sys
 from pathlib import Path
 
+from pydantic import BaseModel
 from sphinx.application import Sphinx
 
 from clocs import __version__
@@ -32,7 +33,7 @@ myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 
 autodoc_member_order = "bysource"
-autodoc_class_signature = "separated"
+python_maximum_signature_line_length = 80  # longer ones get a line for each argument
 autodoc_default_options = {"members": True, "undoc-members": True, "exclude-members": "model_config, __new__, __init__"}
 
 html_math_renderer = "mathml"  # no script: equations are drawn by the browser, offline as well
@@ -66,6 +67,13 @@ html_sidebars = {"**": ["all-pages"]}
 html_show_sourcelink = False
 
 
+def hide_model_signatures(
+    app: Sphinx, what: str, name: str, item: object, options: object, signature: str | None, returns: str | None
+) -> tuple[str, None] | None:
+    """Leave out the signature of a configuration: its page lists the fields, with their defaults."""
+    return ("", None) if isinstance(item, type) and issubclass(item, BaseModel) else None
+
+
 def setup(app: Sphinx) -> None:
     """Write generated pages before the others are read, render equations as MathML, and check links at the end."""
     from check_links import check_site
@@ -79,4 +87,5 @@ def setup(app: Sphinx) -> None:
     app.connect("builder-inited", lambda app: write_reference_pages(Path(app.srcdir, "reference")))
     # After the theme has copied its logos.
     app.connect("build-finished", lambda app, error: None if error else check_site(Path(app.outdir)), priority=900)
+    app.connect("autodoc-process-signature", hide_model_signatures)
     app.add_html_math_renderer("mathml", (visit_inline, None), (visit_block, None))

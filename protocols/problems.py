@@ -77,11 +77,11 @@ def probe_scores(
 
     Args:
         problem: The problem.
-        values: Features, (recordings, D). Training recordings standardise them.
+        values: Features, (recordings, D). Training recordings standardize them.
         train: Labelled recordings; None for the training part.
-        validation: Recordings that select the regularisation; None for the validation part.
+        validation: Recordings that select the regularization; None for the validation part.
         labels: Labels to fit and select with, (recordings, classes); None for the true ones.
-        cross_validate: Select the regularisation within the labelled recordings instead.
+        cross_validate: Select the regularization within the labelled recordings instead.
     """
     scaled = Standardization.fit(values[problem.train]).transform(values)
     selecting = problem.validation if validation is None else validation

@@ -1,4 +1,4 @@
-"""Evaluations of the shipped encoders and of baselines: neighbours, distances, groups and privacy.
+"""Evaluations of the shipped encoders and of baselines: neighbors, distances, groups and privacy.
 
 Each has one seed, because other seeds would be other encoders.
 """

@@ -1,4 +1,4 @@
-"""The page of the shipped encoders: linear evaluation, neighbours, distances, groups and privacy."""
+"""The page of the shipped encoders: linear evaluation, neighbors, distances, groups and privacy."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def linear_table(results: Results) -> Table:
 
 
 def neighbours_text(results: Results, dataset: str) -> str:
-    """Return a sentence on the number of patients, and the agreement of random neighbours."""
+    """Return a sentence on the number of patients, and the agreement of random neighbors."""
     found = _found(results, neighbours(SMALL, dataset), "neighbours")
     if found is None:
         return f"{DATASET_NAMES[dataset]}: no results yet."
@@ -93,7 +93,7 @@ def neighbours_text(results: Results, dataset: str) -> str:
 
 
 def neighbours_table(results: Results, dataset: str) -> Table:
-    """Return encoders by the fraction of neighbours that agree, the best first."""
+    """Return encoders by the fraction of neighbors that agree, the best first."""
     cells = {name: neighbours(encoder, dataset) for name, encoder in COMPARED.items()}
     if dataset == TRAINED_ON:
         cells[f"{SIMCLR}, on its own frames of 10 s"] = neighbours(COMPARED[SIMCLR], dataset, OWN_FRAMES)
@@ -106,7 +106,7 @@ def neighbours_table(results: Results, dataset: str) -> Table:
 
 
 def classes_table(results: Results) -> Table:
-    """Return how often neighbours by the default encoder share each class."""
+    """Return how often neighbors by the default encoder share each class."""
     rows = []
     for dataset in SOURCES:
         found = _found(results, neighbours(SMALL, dataset), "neighbours")

@@ -38,7 +38,7 @@ class Scaling(Augmentation):
     """Multiply each frame by one factor, drawn uniformly between ``low`` and ``high``.
 
     The paper gives no factor. The default is never 1, so that MT-SSL can distinguish a scaled frame from its original.
-    A normalisation to one size that follows undoes the scaling.
+    A normalization to one size that follows undoes the scaling.
 
     Args:
         low: Smallest factor.

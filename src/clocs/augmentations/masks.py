@@ -74,7 +74,7 @@ class Mask(Masking):
 
 
 class SpectrogramMask(Masking):
-    """Base class of SpecAugment on an STFT with a Hann window, centred on every ``hop``-th sample.
+    """Base class of SpecAugment on an STFT with a Hann window, centered on every ``hop``-th sample.
 
     ``mask_fraction`` and ``num_masks`` are the paper's, which states no window. Ours, of 0.5 s at 500 Hz, makes
     129 bins of 2 Hz and 40 of 0.13 s out of 2,500 samples: short enough that a time mask (8 bins) is silent for 0.6 s.

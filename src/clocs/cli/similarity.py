@@ -101,7 +101,7 @@ def map_command(
     plot: Plot = None,
     as_json: AsJson = False,
 ) -> None:
-    """Plot a two-dimensional map of patients, coloured by label, age, sex and site."""
+    """Plot a two-dimensional map of patients, colored by label, age, sex and site."""
     from clocs.drawing.embeddings import draw_map
     from clocs.similarity.patient_map import map_patients
     from clocs.similarity.scoring.cohort import open_cohort

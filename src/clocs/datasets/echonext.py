@@ -95,7 +95,7 @@ def _finding(row: dict[str, str], name: str) -> str:
 
 
 def _load(source: Source, entry: Entry, options: Options) -> Recording:
-    """Read one row of a part: (1, 2500, 12) without a unit, because the publisher standardised the values."""
+    """Read one row of a part: (1, 2500, 12) without a unit, because the publisher standardized the values."""
     assert entry.row is not None
     signals = open_npy(source, entry.file)
     if not entry.row < len(signals):
@@ -149,7 +149,7 @@ ECHONEXT = Dataset(
         "evaluation": FramePolicy(num_samples=2500, sampling_rate=500, normalization="typical"),
         "segments": FramePolicy(num_samples=2500, num_segments=2, sampling_rate=500, normalization="typical"),
     },
-    # The constants of the standardisation are unknown, so the lead equations need not hold.
+    # The constants of the standardization are unknown, so the lead equations need not hold.
     gate=GatePolicy(max_lead_equation_error=None),
     expected={"in": 82543},
 )

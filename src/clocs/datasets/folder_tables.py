@@ -212,7 +212,7 @@ def _missing(path: Path) -> ConfigError:
 
 
 def _row(path: Path, line: int, fields: dict[str, str]) -> Row:
-    """Return a row without surrounding blanks, with a normalised patient id."""
+    """Return a row without surrounding blanks, with a normalized patient id."""
     if None in fields:
         raise ConfigError(
             f"table {path.name}: line {line} has more values than the table has columns. Quote values with commas."

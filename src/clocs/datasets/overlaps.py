@@ -1,6 +1,6 @@
 """Collections of recordings that several datasets publish, under other names, resampled or filtered.
 
-Hashes of signals cannot recognise a filtered copy. Datasets of one collection can therefore be combined, or trained on
+Hashes of signals cannot recognize a filtered copy. Datasets of one collection can therefore be combined, or trained on
 and tested on each other, only if their record ids can be compared.
 """
 
@@ -43,7 +43,7 @@ class Collection:
     publications: tuple[Publication, ...]
     """The datasets that contain them."""
     same_signals: bool = False
-    """True if all datasets have the same samples, so that hashes of signals recognise every recording."""
+    """True if all datasets have the same samples, so that hashes of signals recognize every recording."""
 
 
 _CHAPMAN_ID: Final = r"(JS(?:0\d{4}|10[0-5]\d{2}|106[0-3]\d|1064[0-6]))"

@@ -104,7 +104,7 @@ PHYSIONET2011 = Dataset(
         "evaluation": FramePolicy(num_samples=2500, sampling_rate=500),
         "segments": FramePolicy(num_samples=2500, num_segments=2, sampling_rate=500),
     },
-    gate=GATE_OFF,  # the gate would remove what is to be recognised
+    gate=GATE_OFF,  # the gate would remove what is to be recognized
     downloads=(Download("https://physionet.org/files/challenge-2011/1.0.0/", listing=True, only=("set-a/",)),),
     expected={"in": 1000},
 )

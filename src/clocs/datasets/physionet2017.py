@@ -15,7 +15,7 @@ CLASSES = {"Normal": ("N",), "AF": ("A",), "Other": ("O",), "Noisy": ("~",)}
 _HEADER = re.compile(r"(^|/)(A\d{5})\.hea$")
 _COLUMNS = ("record", "label")
 _REFERENCES = ("REFERENCE-v3.csv", "REFERENCE.csv", "REFERENCE-original.csv")
-"""Label files in order of preference. The organisers recommend their third revision."""
+"""Label files in order of preference. The organizers recommend their third revision."""
 
 
 def _entries(source: Source, options: Options) -> Iterator[Entry]:

@@ -26,7 +26,7 @@ SNOMED_LABELS = {
     "429622005": "STD",
     "164931005": "STE",
 }
-"""Short names of the nine SNOMED CT codes that the organisers labelled."""
+"""Short names of the nine SNOMED CT codes that the organizers labelled."""
 CLASSES = {name: (name,) for name in sorted(SNOMED_LABELS.values())}
 _HEADER = re.compile(r"(^|/)A\d{4}\.hea$")
 

@@ -40,7 +40,7 @@ NUM_COLUMNS: Final = 3
 
 @dataclass(frozen=True)
 class Views:
-    """Views of B instances before normalisation."""
+    """Views of B instances before normalization."""
 
     values: Floats
     """Signals in ``unit``, of shape (B, V, S)."""

@@ -1,4 +1,4 @@
-"""Draw a recording and its nearest neighbours on ECG paper, one below the other and to scale."""
+"""Draw a recording and its nearest neighbors on ECG paper, one below the other and to scale."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def draw_neighbors(
     drawn from its start.
 
     Args:
-        recordings: The query, then its neighbours.
+        recordings: The query, then its neighbors.
         captions: Caption of each recording.
         leads: Leads to draw; None for up to two leads that all recordings have.
         seconds: Duration to draw.

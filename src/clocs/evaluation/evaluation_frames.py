@@ -10,7 +10,7 @@ from clocs.store.store import Store
 from clocs.training.encoder_folder import in_channels
 
 FrameChoice = Literal["encoder", "paper"]
-"""``encoder``: length, sampling rate and normalisation of training; raw steps are scaled to the amplitude of a typical
+"""``encoder``: length, sampling rate and normalization of training; raw steps are scaled to the amplitude of a typical
 lead if the encoder takes millivolt. ``paper``: the dataset's own frames in the paper, at any sampling rate."""
 
 

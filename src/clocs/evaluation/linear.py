@@ -1,4 +1,4 @@
-"""Linear classifiers on embeddings. Validation rows select the regularisation."""
+"""Linear classifiers on embeddings. Validation rows select the regularization."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from clocs.metrics.ranking import auc, macro_average
 Solver = Literal["lbfgs", "adam"]
 """``lbfgs``: logistic regression. ``adam``: a linear layer trained with early stopping, as in the paper."""
 STRENGTHS = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
-"""Values of C of scikit-learn's logistic regression, from strong to weak regularisation."""
+"""Values of C of scikit-learn's logistic regression, from strong to weak regularization."""
 ABSENT_LOGIT = -30.0
 """Logit of a class without a training row."""
 ADAM_LEARNING_RATE, ADAM_BATCH_SIZE, ADAM_MAX_EPOCHS, ADAM_PATIENCE = 1e-4, 256, 400, 15
@@ -59,13 +59,13 @@ class LinearClassifier:
 def fit_linear(
     train: ModelOutputs, validation: ModelOutputs, *, solver: Solver = "lbfgs", seed: int = 0
 ) -> LinearClassifier:
-    """Fit a linear classifier and select its regularisation by macro AUC on the validation rows.
+    """Fit a linear classifier and select its regularization by macro AUC on the validation rows.
 
     A class without a training row has a very low constant logit.
 
     Args:
         train: Labelled embeddings.
-        validation: Embeddings that select the regularisation, or the epoch with ``adam``.
+        validation: Embeddings that select the regularization, or the epoch with ``adam``.
         solver: Algorithm.
         seed: Seed of ``adam``.
 
@@ -132,7 +132,7 @@ def _logistic(
 
 
 def _adam(train: ModelOutputs, validation: ModelOutputs, multi_label: bool, seed: int) -> LinearClassifier:
-    """Train a linear layer by Adam on embeddings that are not standardised, with early stopping by validation loss."""
+    """Train a linear layer by Adam on embeddings that are not standardized, with early stopping by validation loss."""
     torch.manual_seed(derived_seed(seed, "linear"))
     length, classes = train.values.shape[1], train.truth.shape[1]
     layer, criterion = nn.Linear(length, classes), ClassificationLoss(multi_label)

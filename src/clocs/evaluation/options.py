@@ -32,7 +32,7 @@ class EvaluationOptions(BaseModel):
     """Frames of the encoder's training (``encoder``), or the dataset's own frames in the paper (``paper``)."""
     part: Literal["validation", "test"] = "test"
     """Part of the split that is scored. Use ``validation`` to choose among encoders: the validation part then also
-    selects the regularisation of a probe and the epoch of fine-tuning."""
+    selects the regularization of a probe and the epoch of fine-tuning."""
     subgroups: tuple[str, ...] = ()
     """Columns of the store, such as ``sex`` or ``device``. The AUC of each group of a column is reported, too."""
     on_leak: Literal["raise", "measure"] = "raise"

@@ -60,7 +60,7 @@ class ProbeConfig(EvaluationOptions):
     leads: tuple[str, ...] = ()
     """Leads of a recording that are used; empty for those that most recordings have."""
     solver: Solver = "lbfgs"
-    """Solver for frames. ``lbfgs``: logistic regression, regularised by validation AUC. ``adam``: a linear layer, as in
+    """Solver for frames. ``lbfgs``: logistic regression, regularized by validation AUC. ``adam``: a linear layer, as in
     the paper."""
     train_mode: bool = False
     """Embed frames with BatchNorm and dropout in train mode, as the paper's released code does."""

@@ -135,16 +135,16 @@ def lead_sets_of(leads: Sequence[str]) -> tuple[LeadNames, ...]:
 def fit_recordings(
     features: RecordingFeatures, targets: TaskTargets, *, train: Bools, validation: Bools
 ) -> tuple[LinearWeights, LinearProbe]:
-    """Fit a linear classifier on features of recordings, regularised by validation recordings.
+    """Fit a linear classifier on features of recordings, regularized by validation recordings.
 
     Args:
         features: Features of all recordings of the store.
         targets: Targets of the task.
         train: Labelled recordings to fit on, a mask (N,).
-        validation: Recordings that select the regularisation, a mask (N,).
+        validation: Recordings that select the regularization, a mask (N,).
 
     Returns:
-        The weights on features that are not standardised, rounded to what a file stores; and the fitted model.
+        The weights on features that are not standardized, rounded to what a file stores; and the fitted model.
 
     Raises:
         ConfigError: The task is a regression.

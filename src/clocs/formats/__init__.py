@@ -1,4 +1,4 @@
-"""Readers and writers of ECG file formats. Files are recognised by their content, never by their extension."""
+"""Readers and writers of ECG file formats. Files are recognized by their content, never by their extension."""
 
 from clocs.formats.reading import FORMATS, Format, read, read_from
 

@@ -51,7 +51,7 @@ class LeadSet:
     reliability: tuple[tuple[ReliabilityBin, ...], ...]
     """Reliability diagram of each class over validation patients, without empty bins."""
     validation_auc: Fraction | None
-    """Macro AUC of the validation recordings. They also selected the regularisation and the calibration."""
+    """Macro AUC of the validation recordings. They also selected the regularization and the calibration."""
     test_auc: Fraction | None
     """Macro AUC of the test recordings."""
     max_distance: Annotated[float, Field(gt=0)]

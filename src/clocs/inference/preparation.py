@@ -1,6 +1,6 @@
 """Conversion of a recording to the frames that an encoder takes.
 
-Recordings are resampled, cut and normalised as in training, with a note. Incompatible ones are rejected with a reason.
+Recordings are resampled, cut and normalized as in training, with a note. Incompatible ones are rejected with a reason.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class EncoderInput(BaseModel):
     leads: tuple[str, ...]
     """Leads it was trained on: one at a time or, with several channels, one a channel."""
     normalization: Normalization
-    """Normalisation of a frame."""
+    """Normalization of a frame."""
     policy: FramePolicy
     """Frame policy of training."""
     in_channels: int = 1
@@ -75,7 +75,7 @@ class PreparedFrames:
     """Frames in the encoder's input format. Rows are ordered by time, then by lead."""
 
     frames: Floats
-    """Normalised frames, (rows, C, S); zero where a lead is missing."""
+    """Normalized frames, (rows, C, S); zero where a lead is missing."""
     lead_mask: npt.NDArray[np.bool_]
     """False where a lead is missing, (rows, C)."""
     lead: tuple[str, ...]

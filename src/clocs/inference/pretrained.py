@@ -212,7 +212,7 @@ class PretrainedEncoder:
         return self.embed_frames(prepared.frames, prepared.lead_mask)
 
     def embed_frames(self, frames: npt.NDArray[np.floating], lead_mask: Mask | None = None) -> Floats:
-        """Return the embeddings of frames that are normalised as in training.
+        """Return the embeddings of frames that are normalized as in training.
 
         Args:
             frames: Frames (N, C, S) at the encoder's sampling rate; C is 1 for an encoder of single leads.

@@ -25,7 +25,7 @@ MAX_FREQUENCY: Final = (90.0, 110.0)
 MAINS: Final = (50.0, 60.0)
 """Frequencies of mains in Hz."""
 HUM_RATIO: Final = 4.0
-"""Amplitude at a frequency of mains, relative to its neighbours, above which hum is removed."""
+"""Amplitude at a frequency of mains, relative to its neighbors, above which hum is removed."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def _rise(frequency: npt.NDArray[np.float64], start: float, end: float) -> npt.N
 
 
 def _hum_response(spectrum: npt.NDArray[np.complex64], frequency: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return zero around frequencies of mains that stand out from their neighbours, and one elsewhere."""
+    """Return zero around frequencies of mains that stand out from their neighbors, and one elsewhere."""
     response = np.ones(len(frequency))
     for mains in MAINS:
         distance = np.abs(frequency - mains)

@@ -40,7 +40,7 @@ MIN_CORRELATION: Final = 0.9
 MAX_BACKGROUND, MAX_FAST_BACKGROUND = 0.4, 0.45
 """Maximum slope between beats, relative to that of QRS complexes, below and above ``FAST_RATE``."""
 FAST_RATE: Final = 120.0
-"""Heart rate above which slopes of neighbouring beats overlap."""
+"""Heart rate above which slopes of neighboring beats overlap."""
 MIN_GROUP: Final = 0.4
 """Minimum fraction of beats with the most frequent shape."""
 MIN_RATE_GROUP, MIN_RATE_CORRELATION = 0.25, 0.8

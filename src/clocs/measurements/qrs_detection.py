@@ -41,7 +41,7 @@ SEARCH_BACK_THRESHOLD: Final = 0.5
 MAX_GROWTH: Final = 1.5
 """A higher beat, relative to the others, counts as this much higher for the threshold."""
 EXTRA_HEIGHT: Final = 0.7
-"""Height of a beat, relative to its neighbours, below which it may be another wave."""
+"""Height of a beat, relative to its neighbors, below which it may be another wave."""
 EXTRA_INTERVAL: Final = 1.35
 """Maximum interval without such a beat, relative to the usual one."""
 

@@ -25,7 +25,7 @@ class CPC(Method):
     c_t from the tokens up to t. For each step k a linear layer predicts z_{t+k} as W_k c_t, and the loss finds z_{t+k}
     among other tokens. GRU and linear layers are not saved. Patients are not used.
 
-    Tokens of a convolutional encoder share samples with their neighbours, so part of a prediction over few steps is
+    Tokens of a convolutional encoder share samples with their neighbors, so part of a prediction over few steps is
     copying. With all defaults, tokens of :class:`clocs.encoders.ResNet` see 1,065 samples and are 80 apart: at step 12
     a tenth is shared. Those of :class:`clocs.encoders.CNN` see 388 and are 216 apart: only step 1 shares samples. Raise
     ``first_step`` to leave near steps out. If tokens see the whole frame, as in a transformer, they know the

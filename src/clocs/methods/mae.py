@@ -15,7 +15,7 @@ from clocs.methods.masked import MaskedMethod, TokenPredictor, frames
 from clocs.methods.method import METHODS, Augmentations, Batch, Outputs
 
 EPSILON = 1e-6
-"""Added to the variance of a patch, so that a flat one can be normalised."""
+"""Added to the variance of a patch, so that a flat one can be normalized."""
 
 
 @METHODS.register("mae")
@@ -101,7 +101,7 @@ class MAE(MaskedMethod):
         return predictions.view(*predictions.shape[:2], self.encoder.in_channels, self.patch_size)
 
     def targets(self, batch: Batch) -> Tensor:
-        """Return the samples to predict, normalised if configured.
+        """Return the samples to predict, normalized if configured.
 
         Args:
             batch: The batch, see :data:`clocs.methods.Batch`.

@@ -136,7 +136,7 @@ class Method(nn.Module, ABC):
 
     @property
     def normalizes_first(self) -> bool:
-        """Return whether views are made of normalised frames. By default they are made in mV and normalised later."""
+        """Return whether views are made of normalized frames. By default they are made in mV and normalized later."""
         return False
 
     def unsupported_frames(self, num_segments: int, num_views: int) -> str | None:

@@ -33,13 +33,13 @@ Tasks = Annotated[
 class MTSSL(Method):
     """Multi-task self-supervision (Sarkar and Etemad, 2020), a baseline of the CLOCS paper.
 
-    The encoder learns to recognise augmented frames: one binary classifier for each augmentation.
+    The encoder learns to recognize augmented frames: one binary classifier for each augmentation.
 
     Args:
         encoder: The encoder to train.
         augmentations: The tasks. Each is applied to every instance; its probability is ignored.
         tasks_on: Frames that tasks augment: ``normalized`` ones, as the encoder takes them, or those in ``millivolt``.
-            Normalisation after a scaling would undo it, and the task could not be learned.
+            Normalization after a scaling would undo it, and the task could not be learned.
 
     Example:
         >>> import torch
@@ -64,7 +64,7 @@ class MTSSL(Method):
 
     @property
     def normalizes_first(self) -> bool:
-        """Return whether tasks augment normalised frames."""
+        """Return whether tasks augment normalized frames."""
         return self.tasks_on == "normalized"
 
     def views(self, signals: Tensor, generator: torch.Generator) -> Tensor:

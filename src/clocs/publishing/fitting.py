@@ -52,7 +52,7 @@ class _Parts:
     train: Bools
     """Labels of the weights."""
     calibration: Bools
-    """Validation recordings that select the regularisation and calibrate probabilities and distances."""
+    """Validation recordings that select the regularization and calibrate probabilities and distances."""
     sets: Bools
     """Validation recordings that calibrate prediction sets and nothing else: those that pass the gate, one a
     patient."""

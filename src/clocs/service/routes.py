@@ -139,7 +139,7 @@ async def similar(request: Request, state: State, options: Search) -> Response:
 
 @routes.get("/neighbours/{handle}/preview", responses=PLAIN, response_model=schemas.Preview)
 async def preview_neighbor(handle: str, request: Request, state: State) -> Response:
-    """Return the most similar recording of a neighbour for drawing. Every request is written to the audit log."""
+    """Return the most similar recording of a neighbor for drawing. Every request is written to the audit log."""
     archive = archive_of(state)
     record_id = state.handles.record(handle)
     if record_id is None:

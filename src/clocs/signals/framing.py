@@ -47,10 +47,10 @@ class FramePolicy(BaseModel):
     overlap: float = Field(default=0.0, ge=0, lt=1)
     """Fraction of a frame that the next frame repeats. With 0.5, a frame begins in the middle of the one before."""
     normalization: Normalization = "none"
-    """Normalisation of each segment: ``none``, ``minmax`` (to 0..1), or ``typical`` (to mean 0 and a standard deviation
+    """Normalization of each segment: ``none``, ``minmax`` (to 0..1), or ``typical`` (to mean 0 and a standard deviation
     of 0.15, that of a typical lead in mV). Use ``typical`` for raw steps without a known gain."""
     normalization_scope: Literal["lead", "frame"] = "lead"
-    """Values that determine the normalisation: those of each ``lead`` of a segment, or those of all leads (``frame``),
+    """Values that determine the normalization: those of each ``lead`` of a segment, or those of all leads (``frame``),
     which keeps the relative amplitudes of leads."""
     leads: tuple[str, ...] = ()
     """Leads to use; empty for all leads of a recording."""
@@ -125,7 +125,7 @@ class FramePolicy(BaseModel):
         return np.where(num_samples >= window, (num_samples - window) // hop + 1, 0)
 
     def shape_windows(self, windows: Floats, lead_mask: npt.NDArray[np.bool_] | None = None) -> Floats:
-        """Resample windows to the length of a frame, split them into segments and normalise these.
+        """Resample windows to the length of a frame, split them into segments and normalize these.
 
         Args:
             windows: Windows of shape (N, C, any length).
@@ -139,7 +139,7 @@ class FramePolicy(BaseModel):
         return self.normalize(split.swapaxes(1, 2), lead_mask)
 
     def normalize(self, frames: Floats, lead_mask: npt.NDArray[np.bool_] | None = None) -> Floats:
-        """Normalise frames according to the policy.
+        """Normalize frames according to the policy.
 
         Args:
             frames: Frames of shape (..., C, samples), or (..., samples) with ``normalization_scope="lead"``.

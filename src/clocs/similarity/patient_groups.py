@@ -26,10 +26,10 @@ MIN_GROUP_SIZE: Final = 15
 """Default minimum number of patients per group; ``MIN_GROUP_SHARE`` of all patients if that is more."""
 MIN_GROUP_SHARE: Final = 0.01
 MIN_SAMPLES: Final = 15
-"""Neighbours used to estimate the density of a point (``min_samples`` of HDBSCAN).
+"""Neighbors used to estimate the density of a point (``min_samples`` of HDBSCAN).
 
-On validation patients of Chapman and PhysioNet 2020, 15 neighbours in 10 dimensions was among the most stable settings.
-The grid had 5, 10 and 15 neighbours and 5 and 10 dimensions.
+On validation patients of Chapman and PhysioNet 2020, 15 neighbors in 10 dimensions was among the most stable settings.
+The grid had 5, 10 and 15 neighbors and 5 and 10 dimensions.
 """
 NUM_REPEATS: Final = 5
 LEFT_OUT_SHARE: Final = 0.5

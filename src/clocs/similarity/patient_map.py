@@ -1,4 +1,4 @@
-"""Two-dimensional maps of patients by PCA or UMAP, coloured by metadata."""
+"""Two-dimensional maps of patients by PCA or UMAP, colored by metadata."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Strings = npt.NDArray[np.str_]
 
 METHODS: Final = ("pca", "umap")
 """Projections. ``pca``: the first two principal components, which preserve distances as well as a plane can. ``umap``
-(extra ``umap``): keeps neighbours together; large distances and island sizes carry no meaning."""
+(extra ``umap``): keeps neighbors together; large distances and island sizes carry no meaning."""
 MIN_PATIENTS: Final = 3
 """Minimum number of patients on a map."""
 UNKNOWN: Final = "unknown"
@@ -42,7 +42,7 @@ class PatientMetadata:
     """Site; the dataset's name if the store has no sites."""
 
     def color_columns(self) -> dict[str, Strings | Floats]:
-        """Return the columns by which a map can be coloured."""
+        """Return the columns by which a map can be colored."""
         return {"label": self.label, "age": self.age, "sex": self.sex, "site": self.site}
 
 

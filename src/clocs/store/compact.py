@@ -39,7 +39,7 @@ class Compaction:
 
 @dataclass(frozen=True)
 class _Unit:
-    """Neighbouring shards that are all shards of one task."""
+    """Neighboring shards that are all shards of one task."""
 
     shards: tuple[ShardInfo, ...]
     record: TaskRecord | None
@@ -55,7 +55,7 @@ class _Unit:
 
 
 def compact(folder: str | os.PathLike[str], *, records_per_shard: int = RECORDS_PER_SHARD) -> Compaction:
-    """Merge small neighbouring shards of a store in a new version with the same recordings in the same order.
+    """Merge small neighboring shards of a store in a new version with the same recordings in the same order.
 
     A store that grows by a few files every night gets as many small shards. Only datasets that grow anywhere in their
     source (``folder``) have them. Shards of other datasets stay, so that an ingest finds its finished tasks again.
@@ -106,7 +106,7 @@ def _units(folder: Path, shards: Sequence[ShardInfo]) -> Iterator[_Unit]:
 
 
 def _groups(units: Iterator[_Unit], records_per_shard: int) -> Iterator[list[_Unit]]:
-    """Iterate over neighbouring units with several shards that fit into one."""
+    """Iterate over neighboring units with several shards that fit into one."""
     group: list[_Unit] = []
     for unit in units:
         if unit.record is None or not _fits([*group, unit], records_per_shard):

@@ -131,7 +131,7 @@ class Frames:
     def gather(self, items: npt.ArrayLike) -> Floats:
         """Return frames, (N, segments, samples), or with ``all_leads`` (N, leads, segments, samples).
 
-        Values are in the store's unit (mV, or raw steps for a dataset without gain) unless the policy normalises them.
+        Values are in the store's unit (mV, or raw steps for a dataset without gain) unless the policy normalizes them.
         """
         frames = self.views(items)
         return frames.swapaxes(1, 2) if self.all_leads else frames[:, :, 0]

@@ -16,7 +16,7 @@ from clocs.store.shard import ShardInfo
 MAX_RECORDS: Final = 1 << 20
 """Maximum number of recordings of a segment, which bounds the memory for writing it."""
 MAX_SEGMENTS: Final = 16
-"""Number of segments above which two neighbours are merged by the next commit."""
+"""Number of segments above which two neighbors are merged by the next commit."""
 
 
 def plan_segments(folder: Path, previous: Sequence[SegmentInfo], shards: Sequence[ShardInfo]) -> list[SegmentInfo]:
@@ -56,7 +56,7 @@ def _parts(shards: Sequence[ShardInfo]) -> Iterator[list[ShardInfo]]:
 
 
 def _merge_smallest(folder: Path, segments: list[SegmentInfo]) -> list[SegmentInfo]:
-    """Merge the two neighbours with the fewest recordings, unless they are too large."""
+    """Merge the two neighbors with the fewest recordings, unless they are too large."""
     sizes = [one.records + other.records for one, other in itertools.pairwise(segments)]
     first = int(np.argmin(sizes))
     if sizes[first] > MAX_RECORDS:

@@ -1,4 +1,4 @@
-"""Keys of recordings that several datasets publish, to recognise them in stores of other datasets."""
+"""Keys of recordings that several datasets publish, to recognize them in stores of other datasets."""
 
 from __future__ import annotations
 

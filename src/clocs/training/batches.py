@@ -44,13 +44,13 @@ class BatchSource(Protocol):
 
 
 class Batches:
-    """Batches of one part of the data for a method: gathered frames, turned into views and normalised.
+    """Batches of one part of the data for a method: gathered frames, turned into views and normalized.
 
     Items are numbered from 0 over all datasets, in their order.
 
     Args:
         datasets: Frames of each store, cut by the policy that :func:`policy_for_views` returns.
-        policies: Frame policy of each store, which defines the normalisation of the views.
+        policies: Frame policy of each store, which defines the normalization of the views.
         method: The method that makes the views.
         seed: Root seed of the draws.
     """
@@ -169,5 +169,5 @@ class Batches:
 
 
 def policy_for_views(policy: FramePolicy, method: Method) -> FramePolicy:
-    """Return the policy for gathering frames, without normalisation if views are made in mV."""
+    """Return the policy for gathering frames, without normalization if views are made in mV."""
     return policy if method.normalizes_first else policy.model_copy(update={"normalization": "none"})

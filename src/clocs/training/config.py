@@ -79,7 +79,7 @@ class PretrainConfig(BaseModel):
     seed: int = Field(default=0, ge=0)
     """Root seed of initial weights, sampling, views and dropout."""
     max_epochs: int = Field(default=400, ge=0)
-    """Largest number of epochs. 0 saves the encoder as initialised, as a baseline."""
+    """Largest number of epochs. 0 saves the encoder as initialized, as a baseline."""
     patience: int = Field(default=15, gt=0)
     """Number of epochs without improvement after which the run ends."""
     keep_epochs: tuple[PositiveInt, ...] = ()

@@ -83,7 +83,7 @@ class GlobalBatchNorm(_BatchNorm):
         """Accept any number of dimensions."""
 
     def forward(self, values: Tensor) -> Tensor:
-        """Normalise values (N, C, ...) of N instances on this rank."""
+        """Normalize values (N, C, ...) of N instances on this rank."""
         if not self.training or not dist.is_initialized() or dist.get_world_size() == 1:
             return super().forward(values)
         dtype = values.dtype

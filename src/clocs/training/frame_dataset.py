@@ -51,7 +51,7 @@ class FrameDataset(Dataset[dict[str, Tensor]]):
         views: Adjacent segments of a frame, V.
         all_leads: Whether an item holds all leads. Default: True where ``leads`` names some.
         normalization: ``none``, ``minmax`` or ``typical``, see ``FramePolicy``. Default: ``none``.
-        normalization_scope: Values that are normalised together: those of a ``lead`` (default) or of a ``frame``.
+        normalization_scope: Values that are normalized together: those of a ``lead`` (default) or of a ``frame``.
         allow_missing_leads: Whether frames may lack leads, which are then zero, and false in the mask. By default such
             frames are left out. A lead is missing if it is neither in the recording nor follows from others by
             Einthoven's and Goldberger's equations, if it has a gap, or if the policy excludes it.
@@ -141,7 +141,7 @@ class FrameDataset(Dataset[dict[str, Tensor]]):
 
     @property
     def unit(self) -> str:
-        """Return the unit of the signals before normalisation: ``mV``, or ``adu`` if files have no gain.
+        """Return the unit of the signals before normalization: ``mV``, or ``adu`` if files have no gain.
 
         Raises:
             UnitError: The store mixes units.
@@ -172,7 +172,7 @@ class FrameDataset(Dataset[dict[str, Tensor]]):
             targets: Whether to include the labels.
 
         Returns:
-            ``signal`` (B, V, C, S) float32, in the store's unit unless the policy normalises; ``lead_mask`` (B, C)
+            ``signal`` (B, V, C, S) float32, in the store's unit unless the policy normalizes; ``lead_mask`` (B, C)
             bool, false where a lead is missing; ``patient`` (B,) int64, see :func:`patient_numbers`;
             ``record`` (B,) int64, the recording's number in the store; ``item`` (B,) int64; and, with ``targets``,
             ``target`` (B, K) bool.

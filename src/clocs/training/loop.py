@@ -348,7 +348,7 @@ def _parts(batch: Batch, count: int) -> list[Batch]:
 
 
 def effective_rank(embeddings: Tensor) -> float:
-    """Return the effective rank of embeddings (N, E): exp of the entropy of the normalised singular values.
+    """Return the effective rank of embeddings (N, E): exp of the entropy of the normalized singular values.
 
     A value of 1 means that the embeddings have collapsed to a line.
     """

@@ -18,7 +18,7 @@ Floats = npt.NDArray[np.float64]
 class OnlineProbe:
     """Linear classifier that measures how well an encoder's embeddings separate the classes.
 
-    The classifier is a ridge regression of every class on standardised embeddings, solved in closed form: it has no
+    The classifier is a ridge regression of every class on standardized embeddings, solved in closed form: it has no
     learning rate, no epochs and no random numbers. Its AUC follows that of a logistic regression closely enough to
     see whether an encoder improves. For results, use :func:`clocs.probe`.
 
@@ -71,10 +71,10 @@ class OnlineProbe:
 
 
 def ridge_scores(train_embeddings: Embeddings, train_truth: Bools, embeddings: Embeddings, strength: float) -> Floats:
-    """Fit a ridge regression with an intercept on standardised embeddings and return its predictions.
+    """Fit a ridge regression with an intercept on standardized embeddings and return its predictions.
 
     Args:
-        train_embeddings: (N, E) embeddings to fit on; their mean and standard deviation standardise all embeddings.
+        train_embeddings: (N, E) embeddings to fit on; their mean and standard deviation standardize all embeddings.
         train_truth: (N, K) targets.
         embeddings: (M, E) embeddings to predict.
         strength: Penalty on the squared weights, times N.

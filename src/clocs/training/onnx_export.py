@@ -154,7 +154,7 @@ def _difference(module: nn.Module, network: OnnxNetwork, channels: int, policy: 
 
 
 def _random_frames(channels: int, policy: FramePolicy) -> Iterator[tuple[Floats, Mask]]:
-    """Yield smooth walks of about 1 mV, normalised, and masks that leave at least the first lead.
+    """Yield smooth walks of about 1 mV, normalized, and masks that leave at least the first lead.
 
     White noise would not do: it makes embeddings so large that torch itself is 1e-5 off the exact values.
     """

@@ -96,7 +96,7 @@ class AlternatingSampler:
     """Sampler of batches from one store each, in turn, with the same number of batches for all stores.
 
     An epoch contains every item of the first store once. The other stores continue from the epoch before and are
-    repeated as needed. In a batch of several stores, most negatives could be recognised by the recording device.
+    repeated as needed. In a batch of several stores, most negatives could be recognized by the recording device.
     """
 
     def __init__(self, sizes: Sequence[int], batch_size: int, seed: int) -> None:

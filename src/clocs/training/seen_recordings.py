@@ -1,9 +1,9 @@
 """Keys of the recordings that an encoder has seen in training or validation, stored with its weights.
 
-A key is eight bytes of a hash of the samples, of a whole recording or of one of its leads. The latter recognise a
+A key is eight bytes of a hash of the samples, of a whole recording or of one of its leads. The latter recognize a
 recording in a store with other leads. Where several datasets publish the same recordings, there is also a key of each
 recording's id among them, and one of the dataset, because a filtered copy has other samples. If pseudonyms were made
-with a secret key, there is also a key of each patient, which recognises the patient in other stores made with the same
+with a secret key, there is also a key of each patient, which recognizes the patient in other stores made with the same
 secret. The keys reveal nothing about a person, but with a recording one can check whether it was used. Evaluation
 refuses test patients that were seen.
 """
@@ -81,7 +81,7 @@ def seen_mask(folder: Path, about: dict[str, Any], store: Store) -> npt.NDArray[
 def incomparable_training_data(
     folder: Path, about: dict[str, Any], store: Store, records: npt.NDArray[np.bool_]
 ) -> list[tuple[Collection, str]]:
-    """Return the datasets of an encoder's training that may contain recordings of a store as unrecognisable copies.
+    """Return the datasets of an encoder's training that may contain recordings of a store as unrecognizable copies.
 
     Args:
         folder: Folder of the encoder.

@@ -16,7 +16,7 @@ from clocs.store.store import Store
 
 
 def refuse_shared_recordings(stores: Sequence[Store]) -> None:
-    """Refuse stores that share a recording or a patient, or that may contain copies that cannot be recognised.
+    """Refuse stores that share a recording or a patient, or that may contain copies that cannot be recognized.
 
     Raises:
         LeakError: Two stores share recordings. The message names one of each.

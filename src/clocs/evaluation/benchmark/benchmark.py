@@ -70,7 +70,7 @@ def benchmark(
             own.
         trained_tasks: Tasks that networks are trained on, as in ``tasks``; linear models are fitted on all tasks.
             Empty: all tasks.
-        options: Label fractions and selections of the regularisation or epoch. None: those of the protocol. Trained
+        options: Label fractions and selections of the regularization or epoch. None: those of the protocol. Trained
             networks are stopped by validation labels unless selections are set.
         max_epochs: Maximum number of epochs of a training. None: that of the protocol.
         engine: ``serial``, ``processes`` or ``ray``.

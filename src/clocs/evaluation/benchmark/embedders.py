@@ -38,7 +38,7 @@ class Embedder(ABC):
 
     Args:
         name: Name in tables.
-        policy: Frames that the model takes: number of samples, sampling rate, normalisation and leads.
+        policy: Frames that the model takes: number of samples, sampling rate, normalization and leads.
         all_leads: True if the model takes the leads of ``policy`` at once. False: it takes one lead at a time, and the
             embeddings of all leads are concatenated.
         identity: JSON value that changes whenever the embeddings change, such as the hash of the weights. Cached

@@ -1,4 +1,4 @@
-"""Transforms of recording features that are fitted without labels: standardisation and PCA."""
+"""Transforms of recording features that are fitted without labels: standardization and PCA."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Standardization:
         return cls(mean.astype(np.float32), scale.astype(np.float32))
 
     def transform(self, values: Floats) -> Floats:
-        """Return standardised features (N, D), float32."""
+        """Return standardized features (N, D), float32."""
         scaled = values - self.mean
         scaled *= self.scale
         return np.asarray(np.nan_to_num(scaled, copy=False, nan=0.0))
@@ -60,7 +60,7 @@ class Standardization:
 
 @dataclass(frozen=True)
 class FeaturePCA:
-    """Projection of standardised features on their principal components, without whitening."""
+    """Projection of standardized features on their principal components, without whitening."""
 
     components: Floats
     """Orthonormal components, (count, D)."""
@@ -70,7 +70,7 @@ class FeaturePCA:
         """Fit to features by randomised subspace iteration (Halko, Martinsson and Tropp, 2011).
 
         Args:
-            values: Standardised features of unlabelled training recordings, (N, D).
+            values: Standardized features of unlabelled training recordings, (N, D).
             count: Number of components.
             seed: Seed of the first subspace.
 
@@ -89,5 +89,5 @@ class FeaturePCA:
         return cls(np.ascontiguousarray((directions[:count] @ basis.T).numpy()))
 
     def transform(self, values: Floats) -> Floats:
-        """Return the components (N, count) of standardised features (N, D)."""
+        """Return the components (N, count) of standardized features (N, D)."""
         return np.asarray(values @ self.components.T)

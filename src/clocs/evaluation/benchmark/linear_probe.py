@@ -30,7 +30,7 @@ Bools = npt.NDArray[np.bool_]
 Solver = Literal["logistic", "ridge"]
 """``logistic``: logistic regression by L-BFGS. ``ridge``: ridge regression in closed form, on targets of -1 and 1."""
 STRENGTHS = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
-"""Values of C, from strong to weak regularisation."""
+"""Values of C, from strong to weak regularization."""
 PATIENCE = 2
 """Weaker strengths in a row below the best at which a path ends."""
 MAX_EXTENSIONS = 4
@@ -89,15 +89,15 @@ def fit_probe(
     strengths: Sequence[float] = STRENGTHS,
     seed: int = 0,
 ) -> LinearProbe:
-    """Fit a linear model on labelled recordings, and select its regularisation.
+    """Fit a linear model on labelled recordings, and select its regularization.
 
     Each strength is scored by macro AUC, or by R2 for a regression, on the validation recordings or by
-    cross-validation over patients within the labelled recordings. The path runs from strong to weak regularisation and
+    cross-validation over patients within the labelled recordings. The path runs from strong to weak regularization and
     ends after two strengths in a row below the best. Strengths are added while the best one is the first or the last,
     then half a step on either side of the best. The model of the best is fitted on ``train`` alone.
 
     Args:
-        values: Standardised features of all recordings, (N, D).
+        values: Standardized features of all recordings, (N, D).
         targets: Classes (N, K) bool, or numbers (N, K) of a regression.
         kind: Kind of the task. A regression always uses ridge.
         train: Labelled recordings, a mask (N,).

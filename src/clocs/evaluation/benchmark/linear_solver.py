@@ -1,4 +1,4 @@
-"""Linear models of all classes at once, for a path of regularisation strengths, on (N, D) float32 rows."""
+"""Linear models of all classes at once, for a path of regularization strengths, on (N, D) float32 rows."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Preconditioner:
 
 
 class LinearSolver(ABC):
-    """A linear model on fixed training rows, which are centred implicitly, fitted for one strength after the other."""
+    """A linear model on fixed training rows, which are centered implicitly, fitted for one strength after the other."""
 
     @abstractmethod
     def solve(self, strength: float) -> tuple[Tensor, Tensor]:

@@ -42,7 +42,7 @@ class DilatedKernels:
     """Kernels of one dilation, those with or those without padding."""
 
     dilation: int
-    """Distance of neighbouring weights in samples."""
+    """Distance of neighboring weights in samples."""
     padded: bool
     """True: the signal is extended by zeros, so that all samples give a value."""
     weight: Tensor

@@ -54,7 +54,7 @@ class RecordingInputs(ABC):
 
 
 class FrameInputs(RecordingInputs):
-    """Frames of all leads. Training crops begin at any sample, unless frames are normalised one by one.
+    """Frames of all leads. Training crops begin at any sample, unless frames are normalized one by one.
 
     Args:
         embedder: Embedder whose frames are read.
@@ -107,7 +107,7 @@ class FrameInputs(RecordingInputs):
 
 
 class TokenInputs(RecordingInputs):
-    """Embeddings of all frames and leads of a recording as tokens, standardised by training recordings.
+    """Embeddings of all frames and leads of a recording as tokens, standardized by training recordings.
 
     Args:
         embedder: Embedder of the frames.

@@ -91,7 +91,7 @@ class AttentionPooling(Encoder):
 
 
 class RecordingClassifier(Supervised):
-    """Encoder and linear head of a benchmark, for classes or for standardised numbers.
+    """Encoder and linear head of a benchmark, for classes or for standardized numbers.
 
     Args:
         encoder: The encoder to train.

@@ -76,7 +76,7 @@ class LabelledRecordings:
     inputs: RecordingInputs
     """Inputs of all recordings of the store."""
     targets: npt.NDArray[Any]
-    """Classes (N, K) of all recordings, bool, or standardised numbers (N, 1)."""
+    """Classes (N, K) of all recordings, bool, or standardized numbers (N, 1)."""
     train: Ints
     """Indices of the labelled recordings."""
     stopping: Ints

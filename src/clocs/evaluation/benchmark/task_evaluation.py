@@ -32,7 +32,7 @@ MAX_CLASSES_OF_FEW_LABELS: Final = 10
 REDUCED_DIMENSION: Final = 768
 """Number of principal components of the second set of features."""
 Selection = Literal["validation", "cross-validation"]
-"""Recordings that select the regularisation: all of the validation part, or folds of the labelled ones."""
+"""Recordings that select the regularization: all of the validation part, or folds of the labelled ones."""
 Bools = npt.NDArray[np.bool_]
 
 
@@ -49,7 +49,7 @@ class BenchmarkOptions(BaseModel):
     label_fractions: tuple[float, ...] = (0.01, 0.1, 1.0)
     """Fractions of the training patients whose labels are used."""
     selections: tuple[Selection, ...] = ("validation", "cross-validation")
-    """Ways to select the regularisation. Each has rows of its own; with all labels, ``validation`` alone has."""
+    """Ways to select the regularization. Each has rows of its own; with all labels, ``validation`` alone has."""
     replicates: int = Field(default=1000, ge=100)
     """Bootstrap replicates of the intervals."""
 
@@ -83,7 +83,7 @@ def evaluate_task(
 ) -> list[dict[str, Any]]:
     """Fit linear models on features of recordings, and score them on the test part.
 
-    Features are standardised by all training recordings, whether they have labels or not. Label fractions draw
+    Features are standardized by all training recordings, whether they have labels or not. Label fractions draw
     patients; a draw of a smaller fraction is part of the same draw of a larger one.
 
     Args:
@@ -91,7 +91,7 @@ def evaluate_task(
         store: The store.
         split: Its split.
         targets: Targets of the task.
-        options: Label fractions and ways to select the regularisation. None: the protocol's.
+        options: Label fractions and ways to select the regularization. None: the protocol's.
         solver: Algorithm of the linear models.
 
     Returns:
@@ -140,7 +140,7 @@ def task_problem(store: Store, split: Split, targets: TaskTargets) -> TaskProble
 
 
 def _feature_sets(features: Mapping[str, RecordingFeatures], train: Bools) -> Iterator[tuple[str, Floats]]:
-    """Iterate over standardised features: all of them, and their principal components if there are more than 768.
+    """Iterate over standardized features: all of them, and their principal components if there are more than 768.
 
     Components keep their variance. Scaled to the same one, those of noise would weigh as much as those of signal: with
     1 % of the labels of CPSC 2018, the macro AUC of ``clocs-small`` fell from 0.82 to 0.60.

@@ -31,7 +31,7 @@ class EncoderInfo(BaseModel):
     weights_sha256: str
     encoder: dict[str, Any]
     input: dict[str, Any]
-    """Input format of the encoder: sampling rate, leads, unit, normalisation and frame policy."""
+    """Input format of the encoder: sampling rate, leads, unit, normalization and frame policy."""
 
     @property
     def embedding_dim(self) -> int:

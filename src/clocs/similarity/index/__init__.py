@@ -1,1 +1,1 @@
-"""Patient indexes: storage, changes and nearest-neighbour search."""
+"""Patient indexes: storage, changes and nearest-neighbor search."""

@@ -36,7 +36,7 @@ TRAINING_ROUNDS: Final = 10
 NUM_PROBES: Final = 32
 """Lists searched per query; more under a filter."""
 CANDIDATES_PER_NEIGHBOR: Final = 10
-"""IVF-PQ candidates per requested neighbour, which are reranked by exact cosines."""
+"""IVF-PQ candidates per requested neighbor, which are reranked by exact cosines."""
 CANDIDATES_PER_BLOCK: Final = 1 << 16
 """Candidates reranked at once, over all queries: 32 MB at 128 dimensions."""
 CODE_BITS: Final = 8

@@ -171,7 +171,7 @@ def _lead_similarities(place: tuple[Archive, int], query: Query) -> tuple[LeadSi
 def draw_similar(
     index: PatientIndex, found: SimilarPatients, *, leads: tuple[str, ...] | None = None, seconds: float = 8.0
 ) -> Figure:
-    """Draw the query above its neighbours, with each patient's most similar recording.
+    """Draw the query above its neighbors, with each patient's most similar recording.
 
     Args:
         index: The index that was searched.

@@ -211,7 +211,7 @@ class PatientIndex:
         return SimilarPatients(asked, neighbors, tuple(notes))
 
     def own_patient(self, now: Snapshot, asked: Query, pairs: Sequence[tuple[int, float]]) -> int | None:
-        """Return the row of the patient who has the query's recording, recognised by embedding or signal.
+        """Return the row of the patient who has the query's recording, recognized by embedding or signal.
 
         Args:
             now: State of the index.

@@ -1,1 +1,1 @@
-"""Scores of embeddings: neighbour agreement, retrieval, distances and privacy audit."""
+"""Scores of embeddings: neighbor agreement, retrieval, distances and privacy audit."""

@@ -150,7 +150,7 @@ def _frame_policy(encoder: EncoderCheckpoint, store: Store, frames: str) -> Fram
 
 
 def _segment_policy(store: Store, trained: dict[str, Any]) -> FramePolicy:
-    """Return the dataset's segment policy with one segment per frame, normalised as in training."""
+    """Return the dataset's segment policy with one segment per frame, normalized as in training."""
     own = store.frame_policy("segments")
     if own.num_samples != trained["num_samples"]:
         raise ConfigError(

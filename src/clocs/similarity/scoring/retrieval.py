@@ -1,4 +1,4 @@
-"""Retrieval scores: label agreement of neighbours, and retrieval of a patient's own segments.
+"""Retrieval scores: label agreement of neighbors, and retrieval of a patient's own segments.
 
 Precision at k is reported beside its chance level. For retrieval, a segment is the query, and the patient's other
 segments are ranked among those of all patients.
@@ -34,7 +34,7 @@ def neighbor_agreement(
     k: int = NUM_NEIGHBORS,
     replicates: int = 1000,
 ) -> dict[str, Any]:
-    """Return the precision at k of neighbours' labels.
+    """Return the precision at k of neighbors' labels.
 
     The precision of a class is the share of a patient's k nearest others, by cosine, with the same class. It is
     averaged over the patients with the class. ``macro`` averages over classes. ``micro`` averages over patients, after
@@ -45,7 +45,7 @@ def neighbor_agreement(
         values: Embeddings of patients, shape (P, E).
         labels: Labels of patients, shape (P, K).
         classes: Names of the K classes.
-        k: Number of neighbours.
+        k: Number of neighbors.
         replicates: Number of bootstrap replicates.
 
     Returns:
@@ -83,7 +83,7 @@ def neighbor_agreement(
 def neighbor_label_shares(values: npt.NDArray[np.floating], labels: Bools, k: int) -> Floats:
     """Return the share of each patient's k nearest others that have each class, shape (P, K).
 
-    Ties for the last neighbours are resolved by averaging over all choices.
+    Ties for the last neighbors are resolved by averaging over all choices.
     """
     if not 0 < k < len(values):
         raise ConfigError(f"Expected k from 1 to {len(values) - 1} for {len(values)} patients, got {k}.")

@@ -34,7 +34,7 @@ def score_similarity(
         part: Part of the split, or ``"all"``.
         frames: Framing of recordings.
         seed: Seed of random weights.
-        k: Number of neighbours.
+        k: Number of neighbors.
         replicates: Number of bootstrap replicates.
 
     Returns:

@@ -10,8 +10,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
+from clocs.core.bucket_remains import abort_upload, unfinished_uploads, warn_of_kept_versions
 from clocs.core.errors import ConfigError
 from clocs.core.files import TEMPORARY, lock_folder, make_temporary, remove_file, sync_folder
+from clocs.core.locations import ObjectPath
 from clocs.store.manifest import manifest_path, versions
 from clocs.store.splits import SPLITS
 
@@ -86,12 +88,24 @@ def delete_old_versions(
         files = list(unnamed_files(folder, kept, ages))
         files += [path for name in (".", *folders) for path in list_files(folder, name, TEMPORARY) if ages.is_old(path)]
         paths = [*manifests, *files]
-        names = tuple(path.relative_to(folder).as_posix() for path in paths)
+        names = [path.relative_to(folder).as_posix() for path in paths]
         num_bytes = sum(path.stat().st_size for path in paths)
         if not dry_run:
             _delete(folder, folders, manifests)
             _delete(folder, folders, files)
-        return PruneResult(tuple(gone), names, num_bytes, dry_run)
+        names += _abort_uploads(folder, grace, dry_run=dry_run)
+        return PruneResult(tuple(gone), tuple(names), num_bytes, dry_run)
+
+
+def _abort_uploads(folder: Path, grace: timedelta, *, dry_run: bool) -> list[str]:
+    """Abort unfinished uploads to a bucket, warn if it keeps deleted objects, and return the uploads' names."""
+    if not isinstance(folder, ObjectPath):
+        return []
+    warn_of_kept_versions(folder)
+    uploads = list(unfinished_uploads(folder, grace))
+    for upload in uploads if not dry_run else ():
+        abort_upload(upload)
+    return [f"{upload.path.relative_to(folder).as_posix()} (unfinished upload)" for upload in uploads]
 
 
 def list_files(folder: Path, name: str, endings: str | tuple[str, ...]) -> list[Path]:

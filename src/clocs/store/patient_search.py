@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from clocs.core.object_cache import local_folder
 from clocs.store.duplicates import Keys, lead_keys, patient_keys, signal_keys
 from clocs.store.frame_cache import FRAMES, cached_store_hash
 from clocs.store.manifest import read_manifest, read_quarantine, versions
@@ -125,7 +126,7 @@ class PatientSearch:
 
     def frame_caches(self, store_hashes: set[str]) -> list[str]:
         """Return the frame caches of these versions, and those of unknown versions."""
-        caches = sorted((self.folder / FRAMES).glob("*.npy"))
+        caches = sorted((local_folder(self.folder) / FRAMES).glob("*.npy"))
         return [f"{FRAMES}/{path.name}" for path in caches if cached_store_hash(path) in {*store_hashes, ""}]
 
     def keys(self, numbers: Iterable[int]) -> Keys:
@@ -172,7 +173,7 @@ def _rows_by_shard(segment: Segment, rows: Ints) -> dict[str, Ints]:
 
 def _split_patients(path: Path) -> set[str]:
     try:
-        with pa.memory_map(str(path)) as source:
-            return set(pa.ipc.open_file(source).read_all().column("patient_id").to_pylist())
+        table = pa.ipc.open_file(pa.BufferReader(path.read_bytes())).read_all()
+        return set(table.column("patient_id").to_pylist())
     except (OSError, pa.ArrowException):
         return set()

@@ -164,8 +164,8 @@ def has_frames(store: StoreReader) -> npt.NDArray[np.bool_]:
 
 def _earlier_parts(store: StoreReader, split: Split, present: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:
     """Return the part of each patient in an earlier split; -1 for new patients."""
-    with pa.memory_map(str(local_copy(store.folder / SPLITS / f"{split.name}.arrow"))) as source:
-        names = pa.ipc.open_file(source).read_all().column("patient_id").to_pylist()
+    table = pa.ipc.open_file(pa.BufferReader((store.folder / SPLITS / f"{split.name}.arrow").read_bytes())).read_all()
+    names = table.column("patient_id").to_pylist()
     used = split.parts != PARTS.index("unused")
     part_of = {name: part for name, part, is_used in zip(names, split.parts.tolist(), used, strict=True) if is_used}
     ids = store.table(["patient_id"]).column(0).combine_chunks().dictionary_encode().dictionary.to_pylist()

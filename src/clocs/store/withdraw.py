@@ -13,8 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
+from clocs.core.bucket_remains import warn_of_kept_versions
 from clocs.core.files import lock_folder, remove_file
-from clocs.core.locations import to_location
+from clocs.core.locations import ObjectPath, to_location
 from clocs.store.commit import commit_rewritten
 from clocs.store.duplicates import Keys
 from clocs.store.manifest import Manifest, read_manifest
@@ -91,6 +92,8 @@ def withdraw(
         counts = named.count(root, before, found.ids, found.newest_ids, allow_unknown=allow_unknown)
         keys = search.keys(found.versions)
         version = _remove_patients(root, manifest, found, before, before.add(named.ids))
+        if isinstance(root, ObjectPath):
+            warn_of_kept_versions(root)
         return Withdrawal(
             **vars(counts),
             version=version,

@@ -3,7 +3,8 @@
     python benchmarks/bucket_training.py [RECORDINGS]
 
 CMSC is trained for two epochs with ``shuffle=blocks`` on a synthetic store, from a folder and from a bucket of a
-SeaweedFS server on this machine. Each rank stands for a node: it has a cache of its own. In the last row two ranks share one.
+SeaweedFS server on this machine. Each rank stands for a node: it has a cache of its own. In the last row two
+ranks share one.
 """
 
 from __future__ import annotations

@@ -190,7 +190,12 @@ def test_printed_sheets_carry_the_typed_identifier(client: Served, real_data: Pa
     assert b"/PrintScaling /None" in reply.body
     without = client.post("/api/v1/print?paper=letter", files)
     assert without.status == 200
-    assert printed_text(reply.body).startswith("Room 7 Ms K\n")
+    text = printed_text(reply.body)
+    assert text.startswith("Room 7 Ms K\n")
+    assert "\nHeart rate: 48 /min\n" in text
+    assert "\nover 99% sinus bradycardia" in text
+    assert "\nunder 1% " in text
+    assert "For research use only. Not a medical device." in text
     assert printed_text(without.body).startswith("ECG\n")
     problem(client.post("/api/v1/print?start=1e6", files), 422, "wrong-option")
     problem(client.post("/api/v1/print", files, fields={"identifier": "x" * 65}), 400, "bad-request")

@@ -62,7 +62,7 @@ class ClassProbability:
             return f"{before}no validation patient had such a probability"
         count, low, high = self.validation.count, self.validation.low, self.validation.high
         patients = f"{count:,} validation patient" + ("" if count == 1 else "s")
-        record = f"of {patients} with {100 * low:.0f} to {_percent(high)}, {_percent(self.validation.observed)} had it"
+        record = f"of {patients} with {100 * low:.0f} to {percent(high)}, {percent(self.validation.observed)} had it"
         return before + record
 
     @property
@@ -76,15 +76,15 @@ class ClassProbability:
         if found is None:
             return f"in your hospital no patient had such a probability{note}"
         interval = binomial_interval(round(found.count * found.observed), found.count)
-        ends = f"95% interval {_percent(interval.low)} to {_percent(interval.high)}"
+        ends = f"95% interval {percent(interval.low)} to {percent(interval.high)}"
         patients = f"{found.count:,} patient" + ("" if found.count == 1 else "s")
         return (
-            f"in your hospital, of {patients} with {100 * found.low:.0f} to {_percent(found.high)}, "
-            f"{_percent(found.observed)} had it ({ends}){note}"
+            f"in your hospital, of {patients} with {100 * found.low:.0f} to {percent(found.high)}, "
+            f"{percent(found.observed)} had it ({ends}){note}"
         )
 
 
-def _percent(fraction: float) -> str:
+def percent(fraction: float) -> str:
     """Format a fraction as the viewer does: halves are rounded up, and only exact 0 and 1 are 0% and 100%."""
     if 0 < fraction < 0.005:
         return "under 1%"

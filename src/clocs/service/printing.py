@@ -8,6 +8,7 @@ from typing import Final
 from clocs.core.recording import Recording
 from clocs.drawing.print_sheet import SheetText
 from clocs.inference.report import Report
+from clocs.inference.results import percent
 from clocs.measurements.results import TITLES
 
 MAX_CLASSES: Final = 6
@@ -48,14 +49,14 @@ def _measurement_lines(report: Report) -> list[str]:
     for name, item in report.measurements.values().items():
         title, unit = TITLES[name]
         value = "not measured" if item.value is None else f"{item.value:.0f} {unit}"
-        lines.append(f"{title}: {value}")
+        lines.append(f"{title[0].upper()}{title[1:]}: {value}")
     return lines
 
 
 def _class_lines(report: Report) -> list[str]:
     found = report.classification
     classes = found.classes if found is not None else ()
-    lines = [f"{100 * item.probability:.0f} %  {item.meaning}" for item in classes[:MAX_CLASSES]]
+    lines = [f"{percent(item.probability)} {item.meaning}" for item in classes[:MAX_CLASSES]]
     lines = [textwrap.shorten(line, CLASS_WIDTH) for line in lines]
     if found is None or report.withheld:
         reason = textwrap.wrap(report.withheld, CLASS_WIDTH)

@@ -13,6 +13,9 @@ const WIDTH = 220;
 const HEIGHT = 64;
 const INSET = 7;
 
+/** The least range of a trend's height, by measurement: less is how beats and electrodes vary from day to day. */
+const LEAST_RANGE = { heart_rate: 30, pr_interval: 60, qrs_duration: 40, qtc_fridericia: 60, qrs_axis: 60 };
+
 export function sayUnknownPatient(place) {
     place.replaceChildren(element("p", { class: "lead-text" }, UPLOADED));
 }
@@ -53,7 +56,7 @@ function table(recordings, columns, own, mark, compare) {
                     "tr",
                     { class: mark(row) && "is-open" },
                     element("th", { scope: "row" }, when),
-                    element("td", { "data-name": "From this ECG" }, apart),
+                    element("td", { class: "recording-apart", "data-name": "From this ECG" }, apart),
                     columns.map(({ name, title, unit }) =>
                         element("td", { "data-name": `${title}, ${unit}` }, measured(row.measurements[name])),
                     ),
@@ -89,12 +92,13 @@ function trend({ name, title, unit }, recordings, mark) {
     const text = points.map(({ value }) => measured(value)).join(", ");
     const head = element("p", {}, element("strong", {}, title), ` ${unit}`);
     if (points.length < 2) return element("li", {}, head, element("p", { class: "quiet-text" }, "too few values"));
-    const scale = (values, low, high) => {
+    const scale = (values, low, high, range) => {
         const [least, most] = [Math.min(...values), Math.max(...values)];
-        return (value) => (most > least ? low + ((value - least) / (most - least)) * (high - low) : (low + high) / 2);
+        const [middle, whole] = [(least + most) / 2, Math.max(most - least, range)];
+        return (value) => (low + high) / 2 + ((value - middle) / whole) * (high - low);
     };
-    const x = scale(points.map(({ at }) => at), INSET, WIDTH - INSET);
-    const y = scale(points.map(({ value }) => value), HEIGHT - INSET, INSET);
+    const x = scale(points.map(({ at }) => at), INSET, WIDTH - INSET, 1);
+    const y = scale(points.map(({ value }) => value), HEIGHT - INSET, INSET, LEAST_RANGE[name]);
     return element(
         "li",
         {},

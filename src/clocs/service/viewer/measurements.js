@@ -1,7 +1,7 @@
 /** Heart rate, intervals and axes, with their normal ranges, and the median beat with the marks of its waves. */
 
 import { drawing, element } from "./dom.js";
-import { sentence } from "./wording.js";
+import { capitalized, sentence } from "./wording.js";
 
 const WIDTH = 520; // units of the drawing
 const HEIGHT = 210;
@@ -54,7 +54,7 @@ function table(values, hasStated) {
 }
 
 function row({ title, unit, value, beat_spread: spread, reason, stated, low, high, position }, hasStated) {
-    const name = element("th", { scope: "row" }, title.charAt(0).toUpperCase() + title.slice(1));
+    const name = element("th", { scope: "row" }, capitalized(title));
     const inFile = hasStated && element("td", {}, stated === null ? "" : `${Math.round(stated)}${UNITS[unit]}`);
     if (value === null) {
         const span = hasStated ? "2" : "3";

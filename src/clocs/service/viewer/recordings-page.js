@@ -3,7 +3,7 @@
 import { ask } from "./api.js";
 import { announce, byId, choice, element } from "./dom.js";
 import { fill } from "./filling.js";
-import { count, dateTime, percent, person, seconds, sentence } from "./wording.js";
+import { capitalized, count, dateTime, percent, person, seconds, sentence } from "./wording.js";
 
 export const SHOWN = ["heart_rate", "pr_interval", "qrs_duration", "qtc_fridericia", "qrs_axis"];
 const ORDERS = [
@@ -59,9 +59,11 @@ function showRecordings(place, found, { order, open, turn, sort }) {
     );
 }
 
-/** The measurements of a list or a trend, in their order. */
+/** The measurements of a list or a trend, in their order, as titles of columns. */
 export const shownMeasurements = (measurements) =>
-    SHOWN.map((name) => measurements.find((one) => one.name === name)).filter(Boolean);
+    SHOWN.map((name) => measurements.find((one) => one.name === name))
+        .filter(Boolean)
+        .map((one) => ({ ...one, title: capitalized(one.title) }));
 
 /** "72", or a dash; never a number that was not measured. */
 export const measured = (value) => (value === null || value === undefined ? "–" : String(Math.round(value)));

@@ -50,9 +50,11 @@ export function interval(one, other) {
 
 export const megabytes = (bytes) => Math.round(bytes / 2 ** 20);
 
+export const capitalized = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
 /** With a capital and a full stop. */
 export function sentence(text) {
-    const whole = text.charAt(0).toUpperCase() + text.slice(1);
+    const whole = capitalized(text);
     return /[.!?]$/.test(whole) ? whole : `${whole}.`;
 }
 

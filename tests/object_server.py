@@ -14,6 +14,11 @@ import urllib.request
 from pathlib import Path
 
 ACCESS, SECRET = "test-access-key", "test-secret-key-0123456789"
+KEYS = [
+    (ACCESS, SECRET),
+    *((f"test-access-key-{number}", f"test-secret-key-{number}-0123456789") for number in (1, 2, 3)),
+]
+"""Access keys of the server, each with its secret."""
 BUCKET = "ecgs"
 START_SECONDS = 60
 _RIGHTS = ["Admin", "Read", "Write", "List", "Tagging"]
@@ -35,7 +40,7 @@ class ObjectServer:
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="clocs-object-server-")
         root = Path(self._folder.name)
-        keys = [{"accessKey": ACCESS, "secretKey": SECRET}]
+        keys = [{"accessKey": access, "secretKey": secret} for access, secret in KEYS]
         (root / "s3.json").write_text(
             json.dumps({"identities": [{"name": "test", "credentials": keys, "actions": _RIGHTS}]})
         )

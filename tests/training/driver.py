@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from safetensors.torch import save_file
 
 import clocs.core.files
 import clocs.training.loop as loops
+from clocs.core.object_cache import ShardCopy
 from clocs.training.config_resolution import resolve_config
 from clocs.training.pretrain import pretrain
 from clocs.training.state import TrainingState
@@ -27,6 +30,9 @@ def main() -> None:
         _write_gradients(told["gradients"], told.get("seed", 0))
     if "kill_at_write" in told:
         _kill_at_write(int(told["kill_at_write"]))
+
+    if "kill_at_fetch" in told:
+        _kill_at_fetch(int(told["kill_at_fetch"]))
 
     def progress(known: dict[str, Any]) -> None:
         if "loss" in known and known["step"] == told.get("stop_at"):
@@ -63,6 +69,19 @@ def _kill_at_write(count: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     clocs.core.files.on_write_step = reached
+
+
+def _kill_at_fetch(count: int) -> None:
+    """Kill the process in the n-th download of a shard, when half of it is written."""
+    calls = itertools.count(1)
+
+    def fetch(self: ShardCopy, target: Path) -> None:
+        if next(calls) == count:
+            target.write_bytes(self.path.read_bytes()[: self.num_bytes // 2])
+            os.kill(os.getpid(), signal.SIGKILL)
+        whole(self, target)
+
+    whole, ShardCopy.fetch = ShardCopy.fetch, fetch  # type: ignore[method-assign]
 
 
 main()

@@ -122,6 +122,8 @@ class BoundedCache:
         """
         self._register()
         path = self.folder / FILES / name
+        if path.exists():
+            return True
         with open(self.folder / LOCKS / name, "w", encoding="utf-8") as file:
             try:
                 lock_file(file, wait=False)

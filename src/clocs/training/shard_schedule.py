@@ -65,6 +65,7 @@ class ShardSchedule:
         self._first = np.cumsum([0, *(len(store.shards) for store in stores)])
         self._num_positions = train.steps + (0 if validation is None else validation.steps)
         self._timeline = functools.lru_cache(maxsize=3)(self._make_timeline)
+        self._copy = functools.cache(self._find_copy)
         self._refuse_small_cache(num_ranks)
         self._active: frozenset[int] | None = None
         self._ahead: list[tuple[float, int]] = []
@@ -92,9 +93,10 @@ class ShardSchedule:
         self._active = active
         uses = self._next_uses(epoch, position)
         nearest = sorted((use, shard) for shard, use in uses.items())[:MAX_PLANNED]
-        shard_cache().plan({self._copy(shard).name: use for use, shard in nearest})
+        shard_cache().plan({self._copy(shard)[0]: use for use, shard in nearest})
+        sizes = np.cumsum([self._copy(shard)[1].num_bytes for _, shard in nearest])
         with self._changed:
-            self._ahead = nearest[::-1]
+            self._ahead = nearest[: int(np.searchsorted(sizes, shard_cache().limit))][::-1]
             self._changed.notify_all()
 
     def close(self) -> None:
@@ -117,9 +119,9 @@ class ShardSchedule:
                 if self._is_closed:
                     return
                 use, shard = self._ahead.pop()
-            copy = self._copy(shard)
+            name, copy = self._copy(shard)
             try:
-                has_space = shard_cache().fetch_ahead(copy.name, copy.num_bytes, use, copy.fetch)
+                has_space = shard_cache().fetch_ahead(name, copy.num_bytes, use, copy.fetch)
             except (ClocsError, OSError):  # the step that needs the shard tries again and raises
                 has_space = False
             if not has_space:
@@ -151,18 +153,19 @@ class ShardSchedule:
         number = int(np.searchsorted(self._first, shard, "right")) - 1
         return self._stores[number], shard - int(self._first[number])
 
-    def _copy(self, shard: int) -> ShardCopy:
+    def _find_copy(self, shard: int) -> tuple[str, ShardCopy]:
+        """Return the copy of a shard, with its name."""
         store, number = self._locate(shard)
         info = store.shards[number]
-        path = store.folder / SHARDS / info.file
-        return ShardCopy(path, info.sha256, info.bytes)  # type: ignore[arg-type]  # a path in a bucket
+        copy = ShardCopy(store.folder / SHARDS / info.file, info.sha256, info.bytes)  # type: ignore[arg-type]
+        return copy.name, copy
 
     def _refuse_small_cache(self, num_ranks: int) -> None:
         """Refuse windows that need more than a rank's share of the cache."""
         timeline, limit = self._timeline(0), shard_cache().limit
         if not len(timeline.first):
             return
-        sizes = np.array([self._copy(shard).num_bytes for shard in timeline.shard.tolist()])
+        sizes = np.array([self._copy(shard)[1].num_bytes for shard in timeline.shard.tolist()])
         middles = (timeline.first + timeline.end) // 2
         needed = max(int(sizes[(timeline.first <= at) & (at < timeline.end)].sum()) for at in np.unique(middles)[:64])
         if needed * num_ranks > limit:

@@ -3,7 +3,8 @@
     python benchmarks/encoder_assembly.py STORES JOINT OUT [JOINT_DIM]
 
 ``STORES`` has the stores of ``encoder_pretraining.py``, and ``JOINT`` is its result. Components are fitted without
-labels, on at most 1,000 training recordings of each store. ``OUT`` gets the encoder, without classifiers.
+labels, on at most 1,000 training recordings of each store. ``OUT`` gets the encoder, without classifiers, and its model
+card with privacy audits. The folder's name is the encoder's.
 """
 
 from __future__ import annotations
@@ -21,9 +22,12 @@ from encoder_pretraining import OPTIONS, POLICY, STORES
 from torch import nn
 
 import clocs
+from clocs.core.files import write_bytes
 from clocs.core.seeds import generator
 from clocs.encoders import Encoder, LeadAndJointEncoder, PCAEncoder, ResNet
 from clocs.encoders.encoder import describe_encoder
+from clocs.publishing.model_card import CardContent, format_model_card
+from clocs.similarity.scoring.audit import audit
 from clocs.store.frames import Frames
 from clocs.store.store import Store
 from clocs.training.encoder_folder import read_config
@@ -134,7 +138,9 @@ def assemble(stores: list[Store], joint_folder: Path, out: Path, joint_dim: int)
     out.mkdir(parents=True, exist_ok=True)
     about["seen_sha256"] = save_seen_keys(out, extend_seen_keys(folder, small_about, keys))
     save_encoder(out, encoder, about)
-    print(pca, finish_encoder(out, encoder) or "with ONNX")
+    print(pca, finish_encoder(out, encoder) or "with ONNX", flush=True)
+    audits = tuple((str(store.manifest.dataset["title"]), audit(out, store)) for store in stores)
+    write_bytes(out / "README.md", format_model_card(CardContent(out.name, read_config(out), (), audits)).encode())
 
 
 def _seen(stores: list[Store]) -> Iterator[Any]:

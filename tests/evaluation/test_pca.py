@@ -142,6 +142,15 @@ def test_stores_of_any_size_have_equal_weight() -> None:
     np.testing.assert_allclose(both.T @ both / len(both), np.eye(3), atol=1e-9)
 
 
+@pytest.mark.parametrize("whitening", [0.0, 0.5, 1.0])
+def test_whitening_leaves_a_power_of_each_variance_and_a_mean_variance_of_one(whitening: float) -> None:
+    """By hand: variances of standardised features are eigenvalues of their correlations."""
+    values = np.random.default_rng(0).normal(size=(500, 4)) @ np.random.default_rng(1).normal(size=(4, 4))
+    weight, bias, _ = components([(values.mean(0), values.T @ values / len(values))], 4, whitening)
+    expected = np.linalg.eigvalsh(np.corrcoef(values.T))[::-1] ** (1 - whitening)
+    np.testing.assert_allclose((values @ weight.T + bias).var(0), expected / expected.mean(), rtol=1e-9)
+
+
 def test_a_constant_feature_has_no_weight_and_too_many_components_are_rejected() -> None:
     values = np.random.default_rng(0).normal(size=(40, 3))
     values[:, 1] = 7

@@ -21,18 +21,27 @@ from clocs.inference import classification
 from clocs.inference.abstention import InputVerdict
 from clocs.inference.classification import format_set
 from clocs.inference.pretrained import load_encoder
+from clocs.publishing.model_card import CardContent, format_model_card
 from clocs.publishing.publish import publish
 from clocs.signals.leads import LEAD_SETS
 from clocs.similarity.scoring.audit import audit, table_rows
 from clocs.store.duplicates import signal_keys
 from clocs.store.splits import make_split
 from clocs.store.store import Store
+from clocs.training.encoder_folder import read_config
 from clocs.training.encoder_module import load_encoder_folder
 from clocs.training.pretrain import pretrain
 from clocs.training.seen_recordings import load_seen_keys
 from clocs.training.shipped import shipped_encoders
 from tests.evaluation.conftest import make_store
 from tests.inference.conftest import make_encoder
+
+SHIPPED = {
+    "clocs-small": (128, 3_500_000),
+    "cmsc-chapman": (128, 3_500_000),
+    "cmsc-physionet2020": (128, 3_500_000),
+}
+"""Dimension of an embedding and maximum number of bytes of each shipped encoder."""
 
 
 @pytest.fixture(scope="module")
@@ -244,9 +253,10 @@ def test_classifiers_of_shipped_encoders_have_sets_of_leads(name: str) -> None:
 def test_a_shipped_encoder_is_complete_small_and_documented(name: str) -> None:
     folder = shipped_encoders()[name]
     encoder = load_encoder(name)
-    assert encoder.embedding_dim == 128
+    embedding_dim, max_bytes = SHIPPED[name]
+    assert encoder.embedding_dim == embedding_dim
     assert (encoder.input.sampling_rate, encoder.input.num_samples) == (500.0, 2500)
-    assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) < 3_500_000
+    assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) < max_bytes
     card = (folder / "README.md").read_text()
     assert "## Privacy audit" in card
     assert "equal error rate" in card
@@ -257,7 +267,7 @@ def test_a_shipped_encoder_is_complete_small_and_documented(name: str) -> None:
 
 
 def test_the_shipped_encoders_are_those_of_the_documentation() -> None:
-    assert sorted(shipped_encoders()) == ["clocs-small", "cmsc-chapman", "cmsc-physionet2020"]
+    assert sorted(shipped_encoders()) == list(SHIPPED)
 
 
 @pytest.mark.parametrize("name", ["clocs-small", "cmsc-chapman"])
@@ -276,3 +286,27 @@ def test_shipped_encoders_classify_rhythms_of_original_files(name: str, original
             (right if [classes[0].name] == groups else wrong).append(entry.record_id)
     assert len(right) + len(wrong) == 14
     assert len(right) > len(wrong), wrong
+
+
+def test_the_card_of_an_encoder_without_classifiers_has_its_audit_and_objectives(published: Path, store: Store) -> None:
+    config = read_config(published)
+    method = {**config["training"]["method"], "objectives": ["contrast", "samples", "kernels"]}
+    pca = {"explained": {"lead": 0.95, "joint": 0.99}, "recordings": 1000, "whitening": 0.5}
+    about = {
+        **{key: value for key, value in config.items() if key not in ("epoch", "validation_loss")},
+        "training": {**config["training"], "method": method},
+        "pca": pca,
+    }
+    text = format_model_card(CardContent("mine", about, (), (("Synthetic", audit(published, store)),)))
+    card = " ".join(text.split())
+    for sentence in (
+        "giving back the samples of leads and spans that were left out, and by predicting random kernel features",
+        "without classifiers.",
+        "trained without labels on the training patients of synthetic.",
+        "divided by its deviation to the power of 0.5",
+        "explains 95% and 99% of the variance",
+        "## Privacy audit ### Synthetic",
+    ):
+        assert sentence in card
+    assert "classify" not in card
+    assert "validation loss" not in card

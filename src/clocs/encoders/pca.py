@@ -146,7 +146,7 @@ class PCAEncoder(Encoder):
         Args:
             datasets: Features (N, P) of each dataset.
             whitening: Power of its standard deviation that each component is divided by. 1: all components have
-                variance one. 0: they keep their variances.
+                variance one. 0: variances keep their ratios. Their mean is one in any case.
             rotation: Seed of a random rotation of the components. All dimensions then have similar variances, so that
                 scaling them one by one keeps what the whitening left. None: there is no rotation.
 
@@ -179,7 +179,8 @@ def components(
 ) -> tuple[Floats, Floats, float]:
     """Return the linear layer, (E, P) and (E,), that gives components, and the share of the variance they explain.
 
-    A constant feature gets no weight. The largest weight of each component is positive.
+    A constant feature gets no weight. The largest weight of each component is positive. The mean variance of the
+    components is one.
 
     Args:
         moments: Mean (P,) and mean of products (P, P) of each dataset.
@@ -200,5 +201,6 @@ def components(
         raise ConfigError(f"embedding_dim={count}: the features have only {rank} dimensions. Use at most {rank}.")
     largest = np.abs(vectors).argmax(0)
     vectors = vectors * np.sign(vectors[largest, np.arange(count)])
-    weight = (vectors / kept ** (whitening / 2)).T * scale
+    factor = np.sqrt(np.mean(kept ** (1 - whitening)))
+    weight = (vectors / (factor * kept ** (whitening / 2))).T * scale
     return weight, -weight @ mean, float(kept.sum() / values.sum())

@@ -14,20 +14,22 @@ from clocs.core.errors import ConfigError
 Floats = npt.NDArray[np.float32]
 SHRINKAGE: Final = 1e-3
 """Fraction of the mean variance that is added to each variance, so that few recordings have a covariance."""
+MAX_COMPONENTS: Final = 128
+"""Number of principal components that are compared, at most; the matrix of a wide encoder would fill megabytes."""
 
 
 @dataclass(frozen=True, eq=False)
 class FeatureSpace:
     """Distribution of the mean embeddings of training recordings: a mean for each lead, one covariance for all.
 
-    The distance of a recording is its squared Mahalanobis distance, as a mean over leads and dimensions: about 1 for a
-    typical training recording.
+    The distance of a recording is its squared Mahalanobis distance within the first principal components, as a mean
+    over leads and components: about 1 for a typical training recording.
     """
 
     mean: Floats
     """Mean embedding of each lead, (L, E); L is 1 for an encoder of several leads at once."""
     whitening: Floats
-    """Matrix (E, E) after which embeddings have unit covariance."""
+    """Matrix (E, K) after which embeddings have unit covariance; K is E, and at most 128."""
 
     @classmethod
     def fit(cls, features: npt.NDArray[np.floating], embedding_dim: int, num_statistics: int) -> Self:
@@ -45,7 +47,8 @@ class FeatureSpace:
         covariance = (rows.T @ rows / max(1, len(rows))).astype(np.float64)
         covariance += max(SHRINKAGE * np.trace(covariance) / embedding_dim, 1e-12) * np.eye(embedding_dim)
         variances, axes = np.linalg.eigh(covariance)
-        return cls(mean, np.asarray(axes / np.sqrt(variances), np.float32))
+        kept = slice(-MAX_COMPONENTS, None)
+        return cls(mean, np.asarray(axes[:, kept] / np.sqrt(variances[kept]), np.float32))
 
     def distances(self, features: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
         """Return the distances (N,) of recordings with features (N, D)."""
@@ -73,6 +76,7 @@ class FeatureSpace:
         """
         mean = np.asarray(tensors[f"{prefix}mean"], np.float32)
         whitening = tensors[f"{prefix}whitening"].astype(np.float32) * tensors[f"{prefix}whitening_factor"]
-        if mean.ndim != 2 or whitening.shape != (mean.shape[1],) * 2 or not np.isfinite(whitening).all():
-            raise ConfigError(f"Expected means (L, E) and a finite matrix (E, E), got {mean.shape}, {whitening.shape}.")
+        fits = mean.ndim == whitening.ndim == 2 and mean.shape[1] == len(whitening)
+        if not fits or not np.isfinite(whitening).all():
+            raise ConfigError(f"Expected means (L, E) and a finite matrix (E, K), got {mean.shape}, {whitening.shape}.")
         return cls(mean, whitening)

@@ -49,12 +49,18 @@ class CardContent:
     """Content of the encoder's config.json."""
     reports: tuple[ClassifierReport, ...]
     """One report a classifier, the default classifier first."""
+    audits: tuple[tuple[str, dict[str, Any]], ...] = ()
+    """Title of a dataset and result of ``audit``, for an encoder without classifiers."""
 
 
 def format_model_card(content: CardContent) -> str:
     """Return the card as Markdown, with the header that model hubs read."""
     parts = [_header(content), _overview(content), _training(content)]
-    parts += [_section(title, content, format_report) for title, format_report in SECTIONS]
+    if content.reports:
+        parts += [_section(title, content, format_report) for title, format_report in SECTIONS]
+    elif content.audits:
+        lines = [line for title, found in content.audits for line in ("", f"### {title}", "", *_audit_lines(found))]
+        parts.append("\n".join(["## Privacy audit", *lines]))
     return "\n\n".join((*parts, _limitations(content))) + "\n"
 
 
@@ -85,7 +91,8 @@ def _overview(content: CardContent) -> str:
     if sampling_rate:
         frames = f"{num_samples / sampling_rate:g} s, {num_samples:,} samples at {sampling_rate:g} Hz"
     names = [report.name for report in content.reports]
-    classifiers = f"{len(names)} linear classifiers" if len(names) > 1 else "a linear classifier"
+    counts = {0: "without classifiers", 1: "with a linear classifier"}
+    classifiers = counts.get(len(names), f"with {len(names)} linear classifiers")
     channels = options["in_channels"]
     kind = "single-lead ECGs" if channels == 1 else f"ECGs of {channels} leads"
     lead_use = "one at a time" if channels == 1 else "all at once"
@@ -93,9 +100,10 @@ def _overview(content: CardContent) -> str:
         lead_use += "; some may be missing"
     summary = (
         f"An encoder for {kind}, pre-trained without labels by {method} (CLOCS, Kiyasseh, Zhu and Clifton, "
-        f"ICML 2021), with {classifiers}. Research use only: not a medical device, not for diagnosis."
+        f"ICML 2021){_other_objectives(content.about)}, {classifiers}. Research use only: not a medical device, not "
+        "for diagnosis."
     )
-    calls = ['encoder.classify("file")']
+    calls = ['encoder.classify("file")'] if names else []
     if len(names) > 1:
         calls[0] += "  # uses the first classifier with a set of leads that the file has"
         calls += [f'encoder.classify("file", classifier="{name}")' for name in names]
@@ -107,8 +115,7 @@ def _overview(content: CardContent) -> str:
 import clocs
 
 encoder = clocs.load_encoder("{content.name}")
-encoder.embed("file").pooled()  # shape ({options["embedding_dim"]},)
-{chr(10).join(calls)}
+{chr(10).join([f'encoder.embed("file").pooled()  # shape ({options["embedding_dim"]},)', *calls])}
 ```
 
 | input | |
@@ -122,34 +129,66 @@ Recordings are resampled and rescaled to this format; incompatible ones are reje
 
 
 def _training(content: CardContent) -> str:
-    training = content.about["training"]
-    lines = ["## Training", "", "| data | licence | patients: training | validation | test |", "|---|---|---|---|---|"]
+    lines = ["## Training"]
+    if content.reports:
+        lines += ["", "| data | licence | patients: training | validation | test |", "|---|---|---|---|---|"]
     for report in content.reports:
         origin, counts = report.classifier.trained_on, (f"{count:,}" for count in report.num_patients.values())
         title = f"{origin['title']}. {origin['citation']}".rstrip()
         lines.append(f"| {title} | {origin['licence']} | {' | '.join(counts)} |")
-    length = f"{training['max_steps']:,} steps" if training["max_steps"] else f"{training['max_epochs']} epochs"
-    optimizer = {"adam": "Adam", "adamw": "AdamW"}.get(training["optimizer"], training["optimizer"])
     paragraphs = [
-        f"{_use_of_parts(content)} Test patients were used only for the results below. No patient is in two parts, "
+        f"{_use_of_parts(content)} Test patients were used only for results. No patient is in two parts, "
         "and no signal is in two parts under different names. `seen.npy` lists hashes of the signals that were seen, "
         "so that an evaluation can reject them.",
-        f"Seed {training['seed']}, batches of {training['batch_size']}, {optimizer} at {training['learning_rate']:g}, "
-        f"the best of at most {length} by validation loss: epoch {content.about['epoch'] + 1}, loss "
-        f"{content.about['validation_loss']:.3f}. `config.json` has the complete configuration and the dataset and "
-        "split hashes.",
+        f"{_optimization(content.about)} `config.json` has the complete configuration and the dataset and split "
+        "hashes.",
     ]
     if components := content.about.get("pca"):
-        paragraphs.append(
-            "The embedding is a PCA of the pooled activations of every block, with each component scaled to unit "
-            f"variance. It was fitted without labels on at most {components['recordings']:,} training recordings of "
-            f"each dataset, and explains {components['explained']:.0%} of the variance."
-        )
+        paragraphs.append(_components(components))
     return "\n".join(lines) + "\n\n" + "\n\n".join(map(_paragraph, paragraphs))
+
+
+def _other_objectives(about: dict[str, Any]) -> str:
+    """Return the objectives beside the contrast of patients, for a sentence."""
+    words = {
+        "samples": "by giving back the samples of leads and spans that were left out",
+        "kernels": "by predicting random kernel features of the recording",
+    }
+    found = [words[name] for name in about["training"]["method"].get("objectives", ()) if name in words]
+    return "".join(f", {'and ' if sentence == found[-1] else ''}{sentence}" for sentence in found)
+
+
+def _optimization(about: dict[str, Any]) -> str:
+    """Return a sentence on the optimizer, and on the epoch that was kept if the validation loss selected it."""
+    training = about["training"]
+    optimizer = {"adam": "Adam", "adamw": "AdamW"}.get(training["optimizer"], training["optimizer"])
+    used = f"Seed {training['seed']}, batches of {training['batch_size']}, {optimizer} at {training['learning_rate']:g}"
+    length = f"{training['max_steps']:,} steps" if training["max_steps"] else f"{training['max_epochs']} epochs"
+    if "validation_loss" not in about:
+        return f"{used}, {length}."
+    return (
+        f"{used}, the best of at most {length} by validation loss: epoch {about['epoch'] + 1}, loss "
+        f"{about['validation_loss']:.3f}."
+    )
+
+
+def _components(pca: dict[str, Any]) -> str:
+    """Return sentences on the principal components of which the embedding consists."""
+    explained, whitening = pca["explained"], pca.get("whitening", 1.0)
+    shares = explained.values() if isinstance(explained, dict) else [explained]
+    scaled = "scaled to unit variance" if whitening == 1 else f"divided by its deviation to the power of {whitening:g}"
+    return (
+        f"The embedding is a PCA of the pooled activations of every block, with each component {scaled}. It was fitted "
+        f"without labels on at most {pca['recordings']:,} training recordings of each dataset, and explains "
+        f"{' and '.join(f'{share:.0%}' for share in shares)} of the variance."
+    )
 
 
 def _use_of_parts(content: CardContent) -> str:
     """Return sentences on what training and validation patients were used for."""
+    if not content.reports:
+        dataset = content.about["training"]["dataset"]
+        return f"The encoder was trained without labels on the training patients of {dataset.replace(' + ', ', ')}."
     if not any(report.seen_by_encoder for report in content.reports):
         return (
             "The encoder was trained before, without labels, on other data "
@@ -196,9 +235,12 @@ def _subgroup_results(report: ClassifierReport) -> list[str]:
 
 
 def _privacy_audit(report: ClassifierReport) -> list[str]:
-    result = report.audit
-    if result is None:
+    if report.audit is None:
         return ["See the classifier before: it has the same recordings."]
+    return _audit_lines(report.audit)
+
+
+def _audit_lines(result: dict[str, Any]) -> list[str]:
     reidentification, membership = result["reidentification"], result["membership"]
     lines = [f"`clocs audit` on {result['patients']:,} test patients, with 95 % intervals over patients:", ""]
     lines += ["| attack | result | chance |", "|---|---|---|"]

@@ -41,6 +41,8 @@ LEAD_DIM, JOINT_DIM = 128, 512
 WHITENING = 0.5
 MAX_RECORDINGS, MAX_FRAMES = 1000, 4
 """Training recordings of a store that the components are fitted on, and frames of each, as a mean."""
+UNNAMED_LEAD = "I"
+"""Channel of a lead that its file calls ECG: watches and hand-held devices record lead I."""
 Floats = npt.NDArray[np.float32]
 
 
@@ -107,7 +109,7 @@ def describe(stores: list[Store], encoder: Encoder, trained: dict[str, Any], pca
             "num_samples": POLICY.num_samples,
             "leads": list(POLICY.leads),
             "normalization": POLICY.normalization,
-            "policy": POLICY.model_dump(mode="json"),
+            "policy": POLICY.model_copy(update={"unnamed_lead": UNNAMED_LEAD}).model_dump(mode="json"),
             "lead_dropout": True,
         },
         "training": {

@@ -216,11 +216,13 @@ def _usable_leads(recording: Recording, expected: EncoderInput, any_lead: bool) 
     if any_lead:
         leads += tuple(lead for lead in _stored_leads(recording) if lead not in leads)
     if not leads:
-        raise LeadError(
+        reason = (
             f"{recording_label(recording)} has {', '.join(recording.leads) or 'no lead'}; the encoder was trained on "
-            f"{', '.join(expected.leads)}, and none of these is there or can be derived. Other leads are embedded "
-            "only on request."
-        ).with_code_hint(ANY_LEAD)
+            f"{', '.join(expected.leads)}, and none of these is there or can be derived."
+        )
+        if expected.all_leads:
+            raise LeadError(f"{reason} Name the lead correctly, or use an encoder of single leads.")
+        raise LeadError(f"{reason} Other leads are embedded only on request.").with_code_hint(ANY_LEAD)
     return leads
 
 

@@ -81,7 +81,7 @@ def test_a_missing_lead_is_rejected_without_lead_dropout(
 
 def test_an_unnamed_lead_needs_a_channel_in_the_policy(dropping: Path) -> None:
     encoder, strip = load_encoder(dropping), make_recording(("ECG",), num_samples=5000)
-    with pytest.raises(LeadError, match="none of these is there.*Name the lead correctly"):
+    with pytest.raises(LeadError, match=r"none of these is there.*Name the lead correctly"):
         encoder.embed(strip)
     policy = encoder.input.policy.model_copy(update={"unnamed_lead": "II"})
     ready = prepare(strip, encoder.input.model_copy(update={"policy": policy}))

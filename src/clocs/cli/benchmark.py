@@ -26,6 +26,7 @@ def benchmark(
         list[str] | None,
         typer.Option(metavar="STORE[:TASK]", help="Train networks on this task only. Repeatable. Default: all tasks."),
     ] = None,
+    leads: Annotated[str, typer.Option(metavar="LEAD,...", help="Use only these leads, such as I. Default: all.")] = "",
     label_fraction: Annotated[
         list[float] | None,
         typer.Option(help="Use the labels of this fraction of the patients. Repeatable. Default: 0.01, 0.1 and 1."),
@@ -64,6 +65,7 @@ def benchmark(
         tasks=tasks or (),
         ways=way or ("linear",),  # type: ignore[arg-type]  # checked by the benchmark
         trained_tasks=train_on or (),
+        leads=leads.split(",") if leads else (),
         options=options,
         max_epochs=max_epochs,
         engine=engine,  # type: ignore[arg-type]  # checked by the engine

@@ -13,6 +13,9 @@ from clocs.core.errors import ConfigError
 from clocs.evaluation.benchmark import benchmark as module
 from clocs.evaluation.benchmark.cells import Way
 from clocs.evaluation.benchmark.task_evaluation import BenchmarkOptions
+from clocs.inference.classification import format_set
+from clocs.signals.framing import FramePolicy
+from clocs.store.frames import Frames
 
 QUICK = BenchmarkOptions(label_fractions=(1.0,), selections=("validation",), replicates=100)
 
@@ -114,3 +117,27 @@ def test_encoders_stand_beside_their_controls(stores: Path, tmp_path: Path, monk
         row["cell"]["task"] = "of an earlier call"
     (tmp_path / "benchmark.json").write_text(json.dumps(other))
     assert call().rows == other["rows"] + result.rows, "tasks that are not evaluated are kept"
+
+
+def test_a_benchmark_of_some_leads_has_a_section_of_its_own(tmp_path: Path) -> None:
+    options = {"num_records": 60, "leads": 2, "seconds": 5}
+    store = clocs.ingest("synthetic", None, tmp_path / "stores" / "synthetic", options=options)
+    clocs.split(store)
+
+    def call(leads: tuple[str, ...]) -> module.BenchmarkResult:
+        stores, out = tmp_path / "stores", tmp_path / "out"
+        return clocs.benchmark(["clocs-small"], stores, out, tasks=["synthetic:rhythm"], options=QUICK, leads=leads)
+
+    with pytest.raises(ConfigError, match="linear models alone"):
+        clocs.benchmark(["scratch:resnet"], tmp_path / "stores", tmp_path / "out", leads=("I",))
+    first, second = Frames(store, FramePolicy(num_samples=500, sampling_rate=100), all_leads=True).leads
+    result = call((first,))
+    assert result.failed == []
+    assert [row["encoder"]["name"] for row in result.rows] == [
+        f"{name}, {format_set((first,))}" for name in ("clocs-small", "clocs-small, untrained", "random kernels")
+    ]
+    assert result.rows[0]["rows"][0]["dimension"] == 128 * 3
+    assert f"## synthetic: rhythm, {format_set((first,))}\n" in result.page
+    failed = call(("V9",)).failed
+    assert len(failed) == 3
+    assert [message for message in failed if "V9" in message] == failed, second

@@ -15,11 +15,12 @@ from clocs.core.files import write_bytes
 from clocs.evaluation.benchmark.cells import RANDOM_KERNELS, BenchmarkCell, Control, Way, run_cell
 from clocs.evaluation.benchmark.page import RESULTS, write_pages
 from clocs.evaluation.benchmark.scratch_networks import SCRATCH
-from clocs.evaluation.benchmark.summary import summarize
+from clocs.evaluation.benchmark.summary import summarize, task_of
 from clocs.evaluation.benchmark.task_evaluation import PROTOCOL, BenchmarkOptions
 from clocs.evaluation.benchmark.trained_evaluation import TrainedWay, trained_fractions, training_options
 from clocs.experiments.grid import TaskOutcome, run_grid
 from clocs.experiments.workspace import Workspace
+from clocs.signals.leads import canonical_lead
 from clocs.store.store import open_store
 from clocs.store.task_targets import store_tasks
 
@@ -47,6 +48,7 @@ def benchmark(
     tasks: Sequence[str] = (),
     ways: Sequence[Way] = ("linear",),
     trained_tasks: Sequence[str] = (),
+    leads: Sequence[str] = (),
     options: BenchmarkOptions | None = None,
     max_epochs: int | None = None,
     engine: engines.Engine = "serial",
@@ -70,6 +72,7 @@ def benchmark(
             own.
         trained_tasks: Tasks that networks are trained on, as in ``tasks``; linear models are fitted on all tasks.
             Empty: all tasks.
+        leads: Use only these leads, as a device with fewer records them; linear models alone. Empty: all leads.
         options: Label fractions and selections of the regularization or epoch. None: those of the protocol. Trained
             networks are stopped by validation labels unless selections are set.
         max_epochs: Maximum number of epochs of a training. None: that of the protocol.
@@ -81,7 +84,7 @@ def benchmark(
         The rows, the page, and the cells that failed.
 
     Raises:
-        ConfigError: There is no such store, task or encoder.
+        ConfigError: There is no such store, task, encoder or lead, or leads are chosen for networks that are trained.
 
     Example:
         >>> from clocs.evaluation.benchmark.task_evaluation import BenchmarkOptions
@@ -98,7 +101,13 @@ def benchmark(
     chosen = list(_chosen_tasks(Path(stores), tasks))
     names = [os.fspath(encoder) for encoder in encoders]
     trained = set(_chosen_tasks(Path(stores), trained_tasks)) if trained_tasks else None
-    cells = list(_cells(names, chosen, ways, options or BenchmarkOptions(), max_epochs, trained))
+    if leads and (tuple(ways) != ("linear",) or any(name.startswith(SCRATCH) for name in names)):
+        raise ConfigError("Leads can be chosen for linear models alone. Leave out other ways, or the leads.")
+    chosen_leads = tuple(map(canonical_lead, leads))
+    cells = [
+        cell.model_copy(update={"leads": chosen_leads})
+        for cell in _cells(names, chosen, ways, options or BenchmarkOptions(), max_epochs, trained)
+    ]
     for cell in cells:
         workspace.name(cell)  # raises early if an encoder or a split is missing
     summary = run_grid(cells, workspace, run_cell, engine=engine, workers=workers, progress=progress)
@@ -112,16 +121,12 @@ def benchmark(
 def _earlier_rows(results: Path, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the rows of earlier results that were not evaluated again, on the stores and splits of today."""
     earlier = json.loads(results.read_bytes())["rows"] if results.exists() else []
-    cells, data = [row["cell"] for row in rows], {_task(row): row["origin"]["data"] for row in rows}
+    cells, data = [row["cell"] for row in rows], {task_of(row): row["origin"]["data"] for row in rows}
     return [
         row
         for row in earlier
-        if row["cell"] not in cells and data.get(_task(row), row["origin"]["data"]) == row["origin"]["data"]
+        if row["cell"] not in cells and data.get(task_of(row), row["origin"]["data"]) == row["origin"]["data"]
     ]
-
-
-def _task(row: dict[str, Any]) -> tuple[str, str]:
-    return row["cell"]["dataset"], row["cell"]["task"]
 
 
 def _chosen_tasks(stores: Path, tasks: Sequence[str]) -> Iterator[tuple[str, str]]:

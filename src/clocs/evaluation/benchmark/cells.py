@@ -22,8 +22,10 @@ from clocs.evaluation.benchmark.trained_evaluation import (
 )
 from clocs.evaluation.benchmark.unlabelled_fits import fit_adapted_pca, untrained_embedder
 from clocs.evaluation.leakage import check_leakage
+from clocs.evaluation.recording_classifier import allows_missing_leads, mask_leads
 from clocs.experiments.cells import Cell, Workload
 from clocs.experiments.workspace import Workspace
+from clocs.inference.classification import format_set
 from clocs.store.store import Store, open_store
 from clocs.store.task_targets import task_targets
 from clocs.training.encoder_folder import read_config
@@ -50,6 +52,8 @@ class BenchmarkCell(Cell):
     """Name of the store in the folder of stores."""
     task: str
     """Name of the task."""
+    leads: tuple[str, ...] = ()
+    """Leads that linear models may use; empty: all that most recordings of the store have."""
     options: BenchmarkOptions = BenchmarkOptions()
     """Label fractions, selections and bootstrap replicates."""
     way: Way = "linear"
@@ -59,10 +63,10 @@ class BenchmarkCell(Cell):
 
     @property
     def label(self) -> str:
-        """Encoder or control, way of a trained encoder, store and task."""
+        """Encoder or control, way of a trained encoder, store, task and leads."""
         way = self.way if self.way in ("attentive", "fine-tuned") else ""
         encoder = self.encoder.replace("/", "_").replace(":", "-")
-        return "-".join(filter(None, (encoder, self.control, way, self.dataset, self.task)))
+        return "-".join(filter(None, (encoder, self.control, way, self.dataset, self.task, *self.leads)))
 
     @property
     def datasets(self) -> tuple[str, ...]:
@@ -99,7 +103,7 @@ def run_cell(cell: BenchmarkCell, workspace: Workspace) -> dict[str, Any]:
     start = time.perf_counter()
     store = open_store(workspace.store(cell.dataset))
     split, targets = store.split(), task_targets(store, cell.task)
-    prepared = _prepare(cell.encoder, cell.control, cell.way, store.folder, split.sha256, workspace.runs)
+    prepared = _prepare(cell.encoder, cell.control, cell.way, cell.leads, store.folder, split.sha256, workspace.runs)
     features_at = time.perf_counter()
     if isinstance(prepared.inputs, TrainedWayInputs):
         assert cell.training is not None
@@ -142,14 +146,16 @@ class _Prepared:
 
 
 @functools.lru_cache(maxsize=1)
-def _prepare(encoder: str, control: Control, way: Way, folder: Path, split_sha256: str, runs: Path) -> _Prepared:
+def _prepare(
+    encoder: str, control: Control, way: Way, leads: tuple[str, ...], folder: Path, split_sha256: str, runs: Path
+) -> _Prepared:
     """Compute or read the inputs of a store. Those of the last store are kept for the next task."""
     store = open_store(folder)
     split = store.split()
     train, cache = split.mask("train"), runs / "features"
     if control == RANDOM_KERNELS:
-        kernels = random_kernels(store, train)
-        return _Prepared(kernels.name, "ridge", None, recording_features(kernels, store, cache=cache))
+        kernels = random_kernels(store, train, leads=leads)
+        return _Prepared(_name(kernels, leads), "ridge", None, recording_features(kernels, store, cache=cache))
     embedder, seen = _embedder(encoder, store), None
     if control == "untrained":
         embedder = untrained_embedder(embedder, store, train)
@@ -159,7 +165,15 @@ def _prepare(encoder: str, control: Control, way: Way, folder: Path, split_sha25
         return _Prepared(embedder.name, "logistic", seen, TrainedWayInputs.prepare(way, embedder, store, train, runs))
     if isinstance(embedder, EncoderEmbedder) and embedder.encoder.num_features:
         embedder = fit_adapted_pca(embedder, store, train)
-    return _Prepared(embedder.name, "logistic", seen, recording_features(embedder, store, cache=cache))
+    name = _name(embedder, leads)
+    if leads and embedder.all_leads:
+        embedder, leads = mask_leads(embedder, leads, allows_missing_leads(_about(encoder)["input"])), ()
+    return _Prepared(name, "logistic", seen, recording_features(embedder, store, cache=cache, leads=leads))
+
+
+def _name(embedder: Embedder, leads: tuple[str, ...]) -> str:
+    """Return the name of an embedder in tables, with the leads that it may use."""
+    return f"{embedder.name}, {format_set(leads)}" if leads else embedder.name
 
 
 def _embedder(encoder: str, store: Store) -> Embedder:

@@ -14,8 +14,9 @@ from markdown_it import MarkdownIt
 from clocs.core.files import write_bytes
 from clocs.evaluation.benchmark.embedders import EMBEDDING
 from clocs.evaluation.benchmark.published_values import PublishedValue, published_values
-from clocs.evaluation.benchmark.summary import main_metric
+from clocs.evaluation.benchmark.summary import main_metric, task_of
 from clocs.evaluation.benchmark.task_evaluation import PROTOCOL, Selection
+from clocs.inference.classification import format_set
 
 RESULTS: Final = "benchmark.json"
 PAGE: Final = "benchmark.md"
@@ -76,9 +77,8 @@ def make_page(rows: Sequence[dict[str, Any]]) -> str:
         The page in Markdown, one section a store and task.
     """
     sections = [INTRODUCTION]
-    tasks = dict.fromkeys((row["cell"]["dataset"], row["cell"]["task"]) for row in rows)
-    for dataset, task in tasks:
-        sections.append(_section([row for row in rows if _task(row) == (dataset, task)]))
+    for key in dict.fromkeys(map(task_of, rows)):
+        sections.append(_section([row for row in rows if task_of(row) == key]))
     sections.append(_costs(rows))
     return "\n".join(sections)
 
@@ -110,19 +110,15 @@ def as_html(page: str) -> str:
     return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>\n{body}</body></html>\n'
 
 
-def _task(row: dict[str, Any]) -> tuple[str, str]:
-    return row["cell"]["dataset"], row["cell"]["task"]
-
-
 def _section(rows: Sequence[dict[str, Any]]) -> str:
     """Return the section of a task."""
-    dataset, task = _task(rows[0])
+    dataset, task, leads = task_of(rows[0])
     about = rows[0]["task"]
     counts = " / ".join(f"{about['records'][part]:,}" for part in ("train", "validation", "test"))
     metric = main_metric(about["kind"])
     title = "Mean absolute error" if metric == "mae" else "Macro AUC"
     text = [
-        f"## {dataset}: {task}\n",
+        f"## {dataset}: {task}{f', {format_set(leads)}' if leads else ''}\n",
         f"{about['title']}, {about['kind']}. Recordings in train / validation / test: {counts}.\n",
     ]
     selections = dict.fromkeys(row["selection"] for cell in rows for row in cell["rows"])
@@ -141,7 +137,8 @@ def _section(rows: Sequence[dict[str, Any]]) -> str:
     positives = about["positives"]["test"]
     if positives:
         text.append(f"Test positives: {', '.join(f'{name} {count:,}' for name, count in positives.items())}.\n")
-    text += _published(about, task, tables.get("validation", []))
+    if not leads:
+        text += _published(about, task, tables.get("validation", []))
     return "\n".join(text)
 
 

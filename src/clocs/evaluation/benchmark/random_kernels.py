@@ -7,6 +7,7 @@ with the sum of some leads. A feature is the proportion of the values over time 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -213,16 +214,18 @@ def random_kernels(
     store: Store,
     records: npt.NDArray[np.bool_],
     *,
+    leads: Sequence[str] = (),
     num_features: int = 10_000,
     sampling_rate: float = 100.0,
     seconds: float = 10.0,
     seed: int = 0,
 ) -> RandomKernels:
-    """Return random kernels over all leads of a store, fitted without labels.
+    """Return random kernels over leads of a store, fitted without labels.
 
     Args:
         store: The store.
         records: Training recordings, a mask over the store.
+        leads: Leads to use; empty for those that most recordings have.
         num_features: Number of features, rounded down to a multiple of 84.
         sampling_rate: Sampling rate in Hz to which recordings are resampled.
         seconds: Length of a frame; shorter if more than 1 % of the training recordings are shorter.
@@ -236,7 +239,9 @@ def random_kernels(
     table = store.table(["num_samples", "sampling_rate"])
     durations = (table.column(0).to_numpy() / table.column(1).to_numpy())[records]
     num_samples = int(min(seconds, np.quantile(durations, 0.01, method="lower")) * sampling_rate)
-    policy = FramePolicy(num_samples=num_samples, sampling_rate=sampling_rate, allow_missing_leads=True)
+    policy = FramePolicy(
+        num_samples=num_samples, sampling_rate=sampling_rate, leads=tuple(leads), allow_missing_leads=True
+    )
     frames = Frames(store, policy, records=sample_records(records, MAX_SAMPLE_RECORDINGS, seed), all_leads=True)
     items = np.arange(len(frames))
     rocket = MiniRocket(num_features, seed).fit(frames.views(items)[:, 0])

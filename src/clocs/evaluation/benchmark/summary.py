@@ -26,6 +26,11 @@ def summarize(cells: Sequence[Row]) -> list[Row]:
     return [{**cell, "rows": [_summary(row, cell, cells) for row in cell["rows"]]} for cell in cells]
 
 
+def task_of(cell: Row) -> tuple[str, str, tuple[str, ...]]:
+    """Return store, task and leads of a row; rows that share them are compared."""
+    return cell["cell"]["dataset"], cell["cell"]["task"], tuple(cell["cell"].get("leads", ()))
+
+
 def main_metric(kind: str) -> str:
     """Return the metric that sorts the tables of a kind of task."""
     return "mae" if kind == "regression" else "auc"
@@ -69,7 +74,7 @@ def _minus_control(row: Row, cell: Row, cells: Sequence[Row]) -> Row | None:
 def _controls(row: Row, cell: Row, cells: Sequence[Row]) -> Iterator[tuple[str, Row]]:
     """Iterate over names and rows of the controls that a row is compared with."""
     for other in cells:
-        if other["encoder"]["control"] and _task(other) == _task(cell):
+        if other["encoder"]["control"] and task_of(other) == task_of(cell):
             for candidate in other["rows"]:
                 is_same = all(candidate[key] == row[key] for key in ("label_fraction", "selection"))
                 if (
@@ -78,10 +83,6 @@ def _controls(row: Row, cell: Row, cells: Sequence[Row]) -> Iterator[tuple[str, 
                     and _value(candidate, main_metric(cell["task"]["kind"])) is not None
                 ):
                     yield other["encoder"]["name"], candidate
-
-
-def _task(cell: Row) -> tuple[str, str]:
-    return cell["cell"]["dataset"], cell["cell"]["task"]
 
 
 def _value(row: Row, metric: str) -> Any:

@@ -73,9 +73,9 @@ print(json.dumps([spent, int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/statu
 """
 
 
-def write_linked_store(folder: Path, num_records: int) -> None:
+def write_linked_store(folder: Path, num_records: int, num_samples: int = 5000) -> None:
     """Write a store of links to one shard, with distinct metadata."""
-    signals = np.random.default_rng(0).normal(size=(PER_SHARD, 1, 5000)).astype(np.float32)
+    signals = np.random.default_rng(0).normal(size=(PER_SHARD, 1, num_samples)).astype(np.float32)
     first = clocs.Store.from_arrays(folder, signals, sampling_rate=500, leads=["II"])
     (info,), columns = first.shards, first.table(COLUMNS).combine_chunks().to_batches()[0]
     shard = folder / SHARDS / info.file
@@ -95,6 +95,7 @@ def write_linked_store(folder: Path, num_records: int) -> None:
         segments.append(SegmentInfo(name=name, sha256=written.sha256, shards=count, records=rows))
         number += rows
     content = first.manifest.model_dump() | {"version": 2, "stored": number, "records_in": number}
+    content["dataset"]["name"] = "folder"  # to which files can be added
     content |= {"segments": segments, "content_sha256": content_hash(number)}
     write_manifest(folder, Manifest.model_validate(content))
     clocs.split(folder)
@@ -135,13 +136,13 @@ def measure_added_files(sizes: Sequence[int]) -> None:
         with scratch() as folder:
             archive, cells = folder / "archive", []
             for first, count in ((0, size), (size, NUM_ADDED), (size + NUM_ADDED, 0)):
-                _write_records_of_one_lead(archive, first, count)
+                write_records_of_one_lead(archive, first, count)
                 spent, memory = in_child(MEASURED.format(work=INGEST), archive, folder / "store")
                 cells.append(f"{spent:.2f} s, {memory:.2f} GB")
             print(f"| {size:,} | {' | '.join(cells)} |", flush=True)
 
 
-def _write_records_of_one_lead(archive: Path, first: int, count: int) -> None:
+def write_records_of_one_lead(archive: Path, first: int, count: int) -> None:
     """Write headers with links to one signal, in folders of 1,000, as of an hour ago."""
     an_hour_ago = time.time() - 3600
     for number in range(first, first + count):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -67,3 +69,18 @@ def test_an_object_of_the_same_size_with_other_content_is_read_again(bucket: str
     assert after.manifest.version == 2
     differs = [bool((before.recording(row).digital != after.recording(row).digital).any()) for row in (0, 1)]
     assert differs == [True, False]
+
+
+def test_known_tasks_are_read_by_listings(bucket: str, tmp_path: Path) -> None:
+    """A later ingest reads no task record again, and asks for no shard."""
+    files, source = write_records(tmp_path / "files", *(f"r{number}.edf" for number in range(12))), tmp_path / "source"
+    source.mkdir()
+    dataset, requests = replace(clocs.DATASETS.get("folder"), records_per_shard=1), []
+    for numbers in (range(10), range(10, 11), range(11, 12)):
+        for number in numbers:
+            shutil.copy(files / f"r{number}.edf", source)
+        before = counts()["bucket_requests"]
+        store = clocs.ingest(dataset, source, f"{bucket}/store")
+        requests.append(counts()["bucket_requests"] - before)
+    assert len(store) == 12
+    assert requests[2] <= requests[1]  # although the first had ten task records to compare, and this one eleven

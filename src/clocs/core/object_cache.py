@@ -71,6 +71,20 @@ def local_copy(path: Path, sha256: str | None = None) -> Path:
     return target
 
 
+def read_tagged(path: ObjectPath, etag: str) -> bytes:
+    """Return the content of a small object that may be replaced. A copy is kept until its tag changes.
+
+    Args:
+        path: The object.
+        etag: Its tag, from a listing.
+    """
+    tag = hashlib.sha256(etag.encode()).hexdigest()[:16]
+    target = local_folder(path.parent.parent) / path.parent.name / f"{path.stem}-{tag}{path.suffix}"
+    if not target.exists():
+        download(path, target)
+    return target.read_bytes()
+
+
 def download(path: ObjectPath, target: Path, sha256: str | None = None) -> None:
     """Fetch an object whole to a file, which appears under its name once it is complete and checked.
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sized
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -12,6 +13,8 @@ from clocs.core import engine as engines
 from clocs.core.errors import ExistsError, IntegrityError
 from clocs.core.files import write_bytes
 from clocs.core.hashes import seal, unseal
+from clocs.core.locations import ObjectPath, ObjectStatus
+from clocs.core.object_cache import read_tagged
 from clocs.signals.quality import Finding
 from clocs.signals.source_check import SignalMeasurements
 from clocs.store.checksums import checksums_path
@@ -19,6 +22,8 @@ from clocs.store.shard import SHARDS, ShardInfo
 
 TASK_RECORDS = "receipts"
 """Folder of the task records within a store."""
+READERS: Final = 8
+"""Number of task records that are fetched from a bucket at a time."""
 Progress = Callable[[int, int], None]
 """Called with the number of recordings done, and the number of quarantined ones among them."""
 Task = TypeVar("Task")
@@ -108,10 +113,20 @@ def write_task_record(folder: Path, record: TaskRecord, *, replace: bool = False
 
 def read_task_record(folder: Path, path: Path) -> TaskRecord | None:
     """Read a task record; None if it is damaged, or its shards or their checksums are missing."""
+
+    def size_of(shard: Path) -> int | None:
+        return shard.stat().st_size if checksums_path(shard).exists() else None
+
+    return _parse(folder, path, path.read_bytes, size_of)
+
+
+def _parse(
+    folder: Path, path: Path, read: Callable[[], bytes], size_of: Callable[[Path], int | None]
+) -> TaskRecord | None:
+    """Return an intact record, whose shards have their sizes and checksums; otherwise None."""
     try:
-        record = TaskRecord.model_validate(unseal(path.read_bytes(), path.name))
-        paths = [folder / SHARDS / shard.file for shard in record.shards]
-        sizes = [path.stat().st_size for path in paths if checksums_path(path).exists()]
+        record = TaskRecord.model_validate(unseal(read(), path.name))
+        sizes = [size_of(folder / SHARDS / shard.file) for shard in record.shards]
     except (OSError, ValueError, IntegrityError):
         return None
     return record if sizes == [shard.bytes for shard in record.shards] else None
@@ -119,8 +134,26 @@ def read_task_record(folder: Path, path: Path) -> TaskRecord | None:
 
 def read_task_records(folder: Path) -> Iterator[TaskRecord]:
     """Iterate over the intact task records of a store, of any version or killed ingest."""
-    found = (read_task_record(folder, path) for path in sorted((folder / TASK_RECORDS).glob("*.json")))
+    if isinstance(folder, ObjectPath):
+        found: Iterator[TaskRecord | None] = _read_from_bucket(folder)
+    else:
+        found = (read_task_record(folder, path) for path in sorted((folder / TASK_RECORDS).glob("*.json")))
     return (record for record in found if record is not None)
+
+
+def _read_from_bucket(folder: ObjectPath) -> Iterator[TaskRecord | None]:
+    """Iterate over the task records in a bucket: by two listings, and a request for each one without a local copy."""
+    shards, place = (folder / SHARDS).statuses(), folder / TASK_RECORDS
+
+    def size_of(shard: Path) -> int | None:
+        return shards[shard.name].st_size if {shard.name, checksums_path(shard).name} <= shards.keys() else None
+
+    def parse(item: tuple[str, ObjectStatus]) -> TaskRecord | None:
+        path = place / item[0]
+        return _parse(folder, path, lambda: read_tagged(path, item[1].etag), size_of)
+
+    with ThreadPoolExecutor(READERS) as pool:
+        yield from pool.map(parse, sorted(item for item in place.statuses().items() if item[0].endswith(".json")))
 
 
 def find_task_record(folder: Path, name: str) -> TaskRecord | None:

@@ -245,8 +245,8 @@ def _train(
     if config.init_from is not None and fabric.is_global_zero:
         warn_about_input_mismatch(config.init_from, parts[0].policy, data.train.unit)
     schedule = data.schedule(fabric.global_rank, fabric.world_size, config.devices)
-    loop = Loop(config, method, data, run, fabric, schedule)
     try:
+        loop = Loop(config, method, data, run, fabric, schedule)
         about = _about(config, method, data, parts, run)
         if fabric.is_global_zero:
             about["seen_sha256"] = save_seen_keys(run.best, _seen_keys(config, parts))

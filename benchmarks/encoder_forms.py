@@ -75,7 +75,7 @@ class PoolFirst(Layers):
 
 def forms() -> Iterator[tuple[str, nn.Module]]:
     """Iterate over the implementations by name."""
-    yield "torch's layers, optimiser not fused", Layers()
+    yield "torch's layers, optimizer not fused", Layers()
     yield "torch's layers", Layers()
     yield "torch's layers under bf16 autocast", Layers()
     yield "ReLU after pooling", PoolFirst()

@@ -1,8 +1,10 @@
 """Sphinx configuration; build with ``make docs``."""
 
 import os
+import re
 import sys
 from pathlib import Path
+from pydoc import locate
 
 from pydantic import BaseModel
 from sphinx.application import Sphinx
@@ -32,9 +34,19 @@ os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 
+toc_object_entries_show_parents = "hide"
 autodoc_member_order = "bysource"
 python_maximum_signature_line_length = 80  # longer ones get a line for each argument
-autodoc_default_options = {"members": True, "undoc-members": True, "exclude-members": "model_config, __new__, __init__"}
+autodoc_default_options = {
+    "members": True,
+    "undoc-members": True,
+    "exclude-members": "model_config, __new__, __init__",
+    # All but those of these classes.
+    "inherited-members": "ABC, BaseModel, Dataset, Exception, Mapping, Module, Protocol, tuple, "
+    "BaseEstimator, TransformerMixin, _MetadataRequester, _SetOutputMixin",
+}
+
+LIMITS = re.compile(r"(?:~?typing\.)?Annotated\[([^,]+), FieldInfo\(.*?\]\)\]")
 
 html_math_renderer = "mathml"  # no script: equations are drawn by the browser, offline as well
 html_theme = "pydata_sphinx_theme"
@@ -67,11 +79,25 @@ html_sidebars = {"**": ["all-pages"]}
 html_show_sourcelink = False
 
 
-def hide_model_signatures(
+def shorten_signature(
     app: Sphinx, what: str, name: str, item: object, options: object, signature: str | None, returns: str | None
-) -> tuple[str, None] | None:
-    """Leave out the signature of a configuration: its page lists the fields, with their defaults."""
-    return ("", None) if isinstance(item, type) and issubclass(item, BaseModel) else None
+) -> tuple[str, str | None] | None:
+    """Leave limits of values out of a signature, and all of it out if the fields are listed with their defaults."""
+    if isinstance(item, type) and (issubclass(item, BaseModel) or "<factory>" in (signature or "")):
+        return "", None
+    return (LIMITS.sub(r"\1", signature), returns) if signature else None
+
+
+def complete_attribute(app: Sphinx, what: str, name: str, item: object, options: object, lines: list[str]) -> None:
+    """Add a configuration's default. Break the first line after a colon, or napoleon takes it for a type."""
+    if what != "attribute" or not lines:
+        return
+    before, colon, after = lines[0].partition(": ")
+    lines[:1] = [before + colon.strip(), after] if colon else [before]
+    model, _, field = name.rpartition(".")
+    owner = locate(model)
+    if isinstance(owner, type) and issubclass(owner, BaseModel) and not owner.model_fields[field].is_required():
+        lines += ["", f"Default: ``{owner.model_fields[field].get_default(call_default_factory=True)!r}``"]
 
 
 def setup(app: Sphinx) -> None:
@@ -87,5 +113,6 @@ def setup(app: Sphinx) -> None:
     app.connect("builder-inited", lambda app: write_reference_pages(Path(app.srcdir, "reference")))
     # After the theme has copied its logos.
     app.connect("build-finished", lambda app, error: None if error else check_site(Path(app.outdir)), priority=900)
-    app.connect("autodoc-process-signature", hide_model_signatures)
+    app.connect("autodoc-process-signature", shorten_signature)
+    app.connect("autodoc-process-docstring", complete_attribute, priority=400)  # before napoleon
     app.add_html_math_renderer("mathml", (visit_inline, None), (visit_block, None))

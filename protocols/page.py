@@ -242,7 +242,7 @@ def _parts(results: Path) -> str:
     lines = [
         ["probe", "copied input, train mode, best test epoch", *(stepwise(name, "train", "by_test") for name in pairs)],
         ["probe", "eval mode, epoch by validation", *(stepwise(name, "eval", "by_validation") for name in pairs)],
-        ["probe", "L-BFGS, regularisation by validation", *(four_leads(name, "copied") for name in pairs)],
+        ["probe", "L-BFGS, regularization by validation", *(four_leads(name, "copied") for name in pairs)],
         ["input", "whole recordings", *(four_leads(name, "whole") for name in pairs)],
         ["split", "test recordings without a twin", *map(twinless, pairs)],
         ["leads", "twelve leads, one at a time", probed("paper", 12, "whole"), ""],

@@ -107,7 +107,7 @@ def finetune_command(
     passes_per_epoch: Annotated[
         int, typer.Option(help="Pass this number of times over the labelled frames per epoch.")
     ] = 1,
-    optimizer: Annotated[str, typer.Option(help="Train with this optimiser: adam or adamw.")] = "adam",
+    optimizer: Annotated[str, typer.Option(help="Train with this optimizer: adam or adamw.")] = "adam",
     learning_rate: Annotated[float, typer.Option(help="Set the learning rate.")] = 1e-4,
     runs: RunsFolder = Path("runs"),
     num_threads: Threads = 1,

@@ -29,7 +29,7 @@ class FrameDataset(Dataset[dict[str, Tensor]]):
     """Frames of a store, cut by a frame policy, as a map-style PyTorch dataset.
 
     An item is a frame of one lead (C = 1) or, with ``all_leads``, of several leads. Nothing is drawn at random:
-    shuffle with a sampler, and augment the batch. A batch is one vectorised gather from memory-mapped files.
+    shuffle with a sampler, and augment the batch. A batch is one vectorized gather from memory-mapped files.
 
     The dataset pickles as folder, version, policy and recordings, so that ``DataLoader`` workers work under fork and
     under spawn. Datasets of several stores can be joined with ``torch.utils.data.ConcatDataset``: patients of
@@ -165,7 +165,7 @@ class FrameDataset(Dataset[dict[str, Tensor]]):
         return [{name: values[index] for name, values in batch.items()} for index in range(len(items))]
 
     def batch(self, items: Items, *, targets: bool = True) -> dict[str, Tensor]:
-        """Make the batch of some items by one vectorised gather.
+        """Make the batch of some items by one vectorized gather.
 
         Args:
             items: Indices of the items, (B,).

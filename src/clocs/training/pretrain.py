@@ -78,7 +78,7 @@ def pretrain(
 
     Args:
         config: Name of a ready config (``cmsc-chapman``), a YAML file, or a mapping; see
-            :class:`clocs.training.config.PretrainConfig` for all keys. Or a method built from an encoder, which is
+            :doc:`/reference/configuration` for all keys. Or a method built from an encoder, which is
             trained from its current weights.
         overrides: Strings ``key=value`` that override keys of the config. With a method: the store to train on, or its
             folder.

@@ -14,7 +14,7 @@ from clocs.signals.resampling import Floats
 MIN_SCALE = 1e-6
 """Standard deviation, relative to the mean size of a feature, below which the feature counts as constant."""
 OVERSAMPLING, POWER_ITERATIONS = 64, 3
-"""Additional directions and repetitions of the randomised PCA, which make the components exact to three digits."""
+"""Additional directions and repetitions of the randomized PCA, which make the components exact to three digits."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class FeaturePCA:
 
     @classmethod
     def fit(cls, values: Floats, count: int, *, seed: int = 0) -> FeaturePCA:
-        """Fit to features by randomised subspace iteration (Halko, Martinsson and Tropp, 2011).
+        """Fit to features by randomized subspace iteration (Halko, Martinsson and Tropp, 2011).
 
         Args:
             values: Standardized features of unlabelled training recordings, (N, D).

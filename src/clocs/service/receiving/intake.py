@@ -1,4 +1,4 @@
-"""Intake of received ECGs: parsed in confined processes, pseudonymised, and added to the store by batches."""
+"""Intake of received ECGs: parsed in confined processes, pseudonymized, and added to the store by batches."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from encoder_pretraining import OPTIONS, POLICY, STORES
+from safetensors.torch import load_file
 from torch import nn
 
 import clocs
@@ -49,7 +50,7 @@ Floats = npt.NDArray[np.float32]
 def load_joint(folder: Path) -> ResNet:
     """Return the trained joint network."""
     joint = ResNet(**OPTIONS)
-    joint.load_state_dict(torch.load(folder / "weights.pt", weights_only=True))
+    joint.load_state_dict(load_file(folder / "weights.safetensors"))
     return joint.eval()
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import torch
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn.functional import avg_pool1d, interpolate, mse_loss
 
@@ -204,7 +205,7 @@ def save(model: Objectives, out: Path, steps: int, seed: int) -> None:
     """Write the encoder's weights, and how it was trained."""
     out.mkdir(parents=True, exist_ok=True)
     (out / "training.json").write_text(json.dumps(about_training(steps, seed), indent=1))
-    torch.save(model.encoder.state_dict(), out / "weights.pt")
+    save_file(model.encoder.state_dict(), out / "weights.safetensors")
 
 
 def about_training(steps: int, seed: int) -> dict[str, object]:

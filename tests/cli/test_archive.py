@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from clocs.store.store import open_store
 from tests.cli.conftest import Clocs
 
 
@@ -49,6 +50,9 @@ def test_a_store_is_deidentified_and_removals_are_reported(muse: Path, clocs: Cl
     assert told["removed"] == {"ids of patient and record, file name and hash, replaced": 2}
     told = json.loads(clocs("data", "deidentify", muse, tmp_path / "other", "--key", key, "--json"))
     assert told["removed"]["patient_id"] == 1
+    before, after = (open_store(each).table(["stated_heart_rate"]).column(0).to_pylist() for each in (plain, out))
+    assert None not in before
+    assert sorted(before) == sorted(after), "stated measurements stay"
     assert "all files match" in clocs("data", "verify", out)
 
 

@@ -15,6 +15,7 @@ from clocs.core.files import is_inside
 from clocs.core.pseudonyms import PatientKey, read_key
 from clocs.core.recording import Recording
 from clocs.core.sources import Source, open_source
+from clocs.core.stated_measurements import STATED_COLUMNS
 from clocs.datasets import Dataset, Entry
 from clocs.datasets.dataset import Options, SplitPolicy
 from clocs.datasets.redaction import POOLED_AGE, KeepField, column_identity, deidentify_recording
@@ -65,8 +66,8 @@ def deidentify(
 ) -> DeidentificationResult:
     """De-identify an archive or a store into a new store.
 
-    Ids become keyed hashes, ages over 90 are pooled, and typed text is removed. The quarantine list and the splits of
-    a store are not copied. Check the result by :func:`clocs.scan_identities`.
+    Ids become keyed hashes, ages over 90 are pooled, and typed text is removed. Stated measurements stay. The
+    quarantine list and the splits of a store are not copied. Check the result by :func:`clocs.scan_identities`.
 
     Args:
         source: An archive (folder or zip of ECG files) or a store.
@@ -142,12 +143,13 @@ def _count_pooled_ages(store: Store) -> Counter[str]:
 
 
 def _kept_columns(store: Store, keep: tuple[str, ...]) -> frozenset[str]:
-    """Return the extra columns that stay: none unless they are kept, and never those that may identify a person."""
-    names = list(store.extra_types) if "extra" in keep else []
+    """Return the extra columns that stay: stated measurements; others if they are kept and identify nobody."""
+    stated = frozenset(STATED_COLUMNS).intersection(store.extra_types)
+    names = list(store.extra_types.keys() - stated) if "extra" in keep else []
     table = store.table(["patient_id", "record_id", "source"])
     ids = list(zip(*(column.to_pylist() for column in table.columns), strict=True)) if names else []
     texts = {name: ["" if value is None else str(value) for value in _values(store, name)] for name in names}
-    return frozenset(name for name in names if not column_identity(name, texts[name], ids))
+    return stated | {name for name in names if not column_identity(name, texts[name], ids)}
 
 
 def _values(store: Store, column: str) -> list[Any]:

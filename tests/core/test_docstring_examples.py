@@ -7,7 +7,7 @@ from importlib import import_module
 
 import pytest
 
-MODULES = [f"clocs.core.{name}" for name in ("csv_cells", "options", "registry", "seeds", "sources")]
+MODULES = [f"clocs.core.{name}" for name in ("csv_cells", "locations", "options", "registry", "seeds", "source_files")]
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -10,6 +10,7 @@ import pytest
 
 from clocs.cli.main import main
 from clocs.store.ingest import ingest
+from clocs.store.splits import make_split
 from clocs.store.store import open_store
 from tests.cli.conftest import Command
 from tests.inference.conftest import make_encoder
@@ -19,7 +20,7 @@ from tests.inference.conftest import make_encoder
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store, an encoder, and an index that no test changes."""
     folder = tmp_path_factory.mktemp("similar")
-    ingest("synthetic", None, folder / "store", options={"num_records": 24, "leads": 4})
+    make_split(ingest("synthetic", None, folder / "store", options={"num_records": 24, "leads": 4}))
     make_encoder(folder / "encoder")
     for arguments in (
         ("embed", folder / "store", "--encoder", folder / "encoder", "--out", folder / "archive"),
@@ -98,6 +99,7 @@ def test_an_index_is_changed(command: Command, place: Path, tmp_path: Path) -> N
     assert "recordings of withdrawn patients" in command("index", "add", "index", place / "archive")[0]
     assert json.loads(command("index", "rebuild", "index", "--json")[0])["patients"] == 10
     assert "all files match" in command("index", "verify", "index")[0]
+    assert "Expected at least 99 recordings" in command("index", "limit", "index", "--part", "test", code=1)[1]
     assert json.loads(command("index", "verify", place / "archive", "--json")[0])["faults"] == []
     victim = next((tmp_path / "index" / "volumes").rglob("vectors.npy"))
     victim.write_bytes(victim.read_bytes()[:-1])

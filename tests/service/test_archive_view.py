@@ -19,6 +19,7 @@ from clocs.service.parsing.reading import read_upload
 from clocs.similarity.checked_files import FileInfo, check_file
 from clocs.similarity.index import snapshot
 from clocs.similarity.index.filters import NO_FILTER, Filter
+from clocs.similarity.index.manifest import DistanceLimit, write_index_manifest
 from clocs.similarity.index.patient_index import open_index
 from clocs.similarity.index.updates import rebuild_index
 from clocs.similarity.index.withdraw import hide_patients, withdraw_from_index
@@ -62,6 +63,18 @@ def test_too_few_matches_give_a_note(view: ArchiveView, recording: Recording) ->
     found = view.similar(recording, 100, NO_FILTER)
     assert len(found.found) == 20
     assert found.notes[-1] == "Only 20 patients of the index match."
+
+
+def test_distant_patients_are_hidden(tmp_path: Path, recording: Recording) -> None:
+    make_demo(tmp_path, "cmsc-chapman", 10)
+    view = ArchiveView(tmp_path / "index")
+    first, second, *_ = view.similar(recording, 5, NO_FILTER).found
+    between = (first.neighbor.distance + second.neighbor.distance) / 2
+    limit = DistanceLimit(distance=between, split="default", part="validation", recordings=200, exceeded=0.01)
+    write_index_manifest(tmp_path / "index", view.manifest.model_copy(update={"limit": limit}))
+    found = view.similar(recording, 5, NO_FILTER)
+    assert ([item.neighbor for item in found.found], found.num_hidden) == ([first.neighbor], 4)
+    assert found.notes[-1].startswith("4 of the 5 nearest patients are hidden")
 
 
 def test_a_single_match_has_a_singular_note(view: ArchiveView, recording: Recording) -> None:

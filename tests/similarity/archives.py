@@ -26,7 +26,7 @@ from clocs.store.arrow_files import write_arrow
 
 LEADS = ("II", "V2")
 Row = dict[str, Any]
-"""record_id and patient_id; perhaps site, age, sex, labels, extra."""
+"""record_id and patient_id; perhaps site, age, sex, labels, extra, and the leads that it lacks."""
 
 
 def clustered(rows: int, embedding: int, *, clusters: int = 50, seed: int = 0) -> Vectors:
@@ -91,9 +91,11 @@ def _batch(rows: Sequence[Row], vectors: Vectors) -> pa.RecordBatch:
     filled = [{**default, **row} for row in rows]
     filled = [{**row, "extra": list(row["extra"].items())} for row in filled]
     known = [pa.array([row[name] for row in filled], wanted.field(name).type) for name in wanted.names[:9]]
-    held = [
-        pa.FixedSizeListArray.from_arrays(part.reshape(-1), vectors.shape[1]) for part in (vectors, vectors, -vectors)
-    ]
+    held = [pa.FixedSizeListArray.from_arrays(vectors.reshape(-1), vectors.shape[1])]
+    for lead, values in zip(LEADS, (vectors, -vectors), strict=True):
+        lacks = np.array([lead in row.get("lacks", ()) for row in rows])
+        present = np.where(lacks[:, None], 0, values).astype(np.float32).reshape(-1)
+        held.append(pa.FixedSizeListArray.from_arrays(present, vectors.shape[1], mask=pa.array(lacks)))
     return pa.RecordBatch.from_arrays([*known, *held], schema=wanted)
 
 

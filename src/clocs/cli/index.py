@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clocs.cli.arguments import AllowUnknown, ArchiveFolder, AsJson, OptionalKey, PatientList, Plot, read_ids
+from clocs.cli.arguments import (
+    AllowUnknown,
+    ArchiveFolder,
+    AsJson,
+    OptionalKey,
+    PatientList,
+    Plot,
+    SplitName,
+    read_ids,
+)
 from clocs.cli.terminal import print_table, progress_bar
 from clocs.core.errors import ConfigError
 
@@ -100,6 +109,25 @@ def rebuild(
 
     rebuild_index(folder, kind.value if kind else None)
     _show(folder, as_json)
+
+
+@index.command()
+def limit(
+    folder: IndexFolder,
+    split: SplitName = "default",
+    part: Annotated[str, typer.Option(help="Search the recordings of this part of the split.")] = "validation",
+    as_json: AsJson = False,
+) -> None:
+    """Choose the maximum distance of similar patients, so that 1 % of validation recordings have none within it."""
+    from clocs.similarity.index.limit import limit_distance
+
+    found = limit_distance(folder, split, part)
+    if as_json:
+        typer.echo(json.dumps({"index": str(folder), **found.model_dump()}))
+        return
+    print_table(
+        [str(folder), ""], [("maximum distance", f"{found.distance:.4f}"), (f"{part} recordings", found.recordings)]
+    )
 
 
 @index.command()

@@ -17,7 +17,8 @@ from clocs.service.parsing.reading import remove_identity
 from clocs.signals.leads import add_derived_leads
 from clocs.similarity.index.filters import Filter
 from clocs.similarity.index.manifest import IndexManifest
-from clocs.similarity.index.neighbors import Neighbor, describe_neighbor, few_matches_note
+from clocs.similarity.index.matching import match_patients
+from clocs.similarity.index.neighbors import Neighbor, describe_neighbor
 from clocs.similarity.index.patient_index import PatientIndex
 from clocs.similarity.index.snapshot import Snapshot
 from clocs.similarity.segments import Ints, Vectors
@@ -68,6 +69,8 @@ class SearchResult:
     """Patients similar to a recording, the most similar first."""
 
     found: list[MappedNeighbor]
+    num_hidden: int
+    """Number of patients among the k nearest that are hidden, because they are too distant."""
     position: tuple[float, float] | None
     """Position of the query on the map."""
     notes: list[str]
@@ -115,30 +118,26 @@ class ArchiveView:
     def similar(self, recording: Recording, k: int, where: Filter, any_lead: bool = False) -> SearchResult:
         """Find the k patients most similar to a recording that meet the conditions.
 
-        The recording's own patient is left out, known by patient id, or by the same recording in the index.
+        The recording's own patient is left out, known by patient id, or by the same recording in the index. Patients
+        beyond the index's limit of distance are hidden.
         """
         now = self._now()
         query = self._index.embed_query(recording, now.snapshot, any_lead)
-        hits = now.snapshot.search(query.vector[None], k + 1, where)
-        pairs = [pair for pair in zip(hits.rows[0].tolist(), hits.cosines[0].tolist(), strict=True) if pair[0] >= 0]
         own = now.snapshot.row_of_patient(query.patient_id) if query.patient_id else None
-        is_known = own is not None
-        if own is None:
-            own = self._index.own_patient(now.snapshot, query, pairs)
+        matches = match_patients(now.snapshot, query, k, where, own=own, read_recording=self._index.recording)
         found = []
-        for row, cosine in [pair for pair in pairs if pair[0] != own][:k]:
+        for row, cosine in matches.rows:
             neighbor = describe_neighbor(now.snapshot, query, row, min(cosine, 1.0))
             position = now.map.plane.project(_vectors(now.snapshot, np.array([row]))[0]) if now.map.plane else None
             found.append(MappedNeighbor(neighbor, position))
         notes = list(query.notes)
-        if own is not None:
-            what = "patient, who" if is_known else "recording; its patient"
+        if matches.own is not None:
+            what = "recording; its patient" if own is None else "patient, who"
             notes.append(f"The index has this {what} is left out.")
         if self.manifest.leads and any(not item.neighbor.why for item in found):
-            notes.append("Single leads are not compared if the archive is missing or shares no lead with the query.")
-        if len(found) < k:
-            notes.append(few_matches_note(len(found)))
-        return SearchResult(found, now.map.plane.project(query.vector) if now.map.plane else None, notes)
+            notes.append("Single leads are not compared if the archive is missing.")
+        position = now.map.plane.project(query.vector) if now.map.plane else None
+        return SearchResult(found, matches.num_hidden, position, [*notes, *matches.notes])
 
     def recording(self, record_id: str) -> Recording | None:
         """Return a recording of the index without identity, with labels and derived leads; None if it was deleted."""

@@ -188,6 +188,7 @@ def similar_reply(search: SearchResult, handles: Handles, show_ids: bool) -> sch
     """Return similar patients under handles, with ids only if the service was started with ``--show-ids``."""
     return schemas.SimilarResponse(
         neighbours=[_similar_patient(found, handles, show_ids) for found in search.found],
+        num_hidden=search.num_hidden,
         query=schemas.QueryPosition(map=_place(search.position)),
         notes=search.notes,
         notice=schemas.NOTICE,

@@ -280,6 +280,10 @@ class SimilarResponse(_Response):
     """Patients similar to the query, the most similar first."""
 
     neighbours: list[SimilarPatient]
+    num_hidden: int = Field(
+        description="Number of patients among the k nearest that are hidden, because they are too distant.",
+        examples=[0],
+    )
     query: QueryPosition
     notes: list[str]
     notice: str = Field(examples=[NOTICE])

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
-from tests.service.viewer.conftest import Visit
+from clocs.signals.leads import STANDARD_LEADS
+from tests.service.viewer.conftest import PHONE, Visit
 
 PIXELS = "() => document.getElementById('paper').toDataURL()"
 SQUARE_WAVE = """async ([gain, speed, scale]) => {
@@ -184,6 +185,35 @@ def test_switches_change_the_paper_and_its_description(visit: Visit) -> None:
     assert page.evaluate(PIXELS) != before
 
 
+NAMES = """() => {
+    const { fillText } = CanvasRenderingContext2D.prototype;
+    window.names = [];
+    CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+        const { e, f } = this.getTransform();
+        window.names.push([text, (x + e) / this.canvas.width, (y + f) / this.canvas.height]);
+        return fillText.call(this, text, x, y);
+    };
+}"""
+"""Keeps the texts that are drawn, with their places as fractions of the canvas."""
+
+
+@pytest.mark.parametrize("visit", [PHONE], indirect=True, ids=["390"])
+def test_fit_shows_all_leads_on_a_phone(visit: Visit) -> None:
+    page = visit.open()
+    assert page.is_checked("#paper-tools input[value=narrow]")
+    page.evaluate(NAMES)
+    for layout in ("narrow", "standard"):
+        page.check(f"#paper-tools input[value={layout}]", force=True)
+        page.click("[aria-label=Larger]")
+        page.evaluate("drawn()")
+        page.evaluate("window.names = []")
+        page.click("button:has-text('Fit')")
+        page.evaluate("drawn()")
+        places = {name.rstrip("*"): (x, y) for name, x, y in page.evaluate("window.names")}
+        assert set(STANDARD_LEADS) <= places.keys()
+        assert all(0 <= x < 1 and 0 <= y < 1 for x, y in places.values()), places
+
+
 def test_a_long_recording_has_pages(visit: Visit, originals: Path, samples: Callable[..., list[Path]]) -> None:
     """CPSC's A0001 lasts 15 s: its last page shows the last ten."""
     page = visit.open(*samples(originals, "cpsc2018/Training_WFDB/A0001.hea", "cpsc2018/Training_WFDB/A0001.mat"))
@@ -191,6 +221,11 @@ def test_a_long_recording_has_pages(visit: Visit, originals: Path, samples: Call
     page.focus("#paper")
     page.keyboard.press("PageDown")
     assert "5 to 15 of 15 s" in page.inner_text("#paper-tools")
+    assert page.is_disabled("[aria-label=Later]")
+    page.check("#paper-tools input[value=narrow]", force=True)
+    assert "5 to 10 of 15 s" in page.inner_text("#paper-tools")
+    page.click("[aria-label=Later]")
+    assert "10 to 15 of 15 s" in page.inner_text("#paper-tools")
     assert page.is_disabled("[aria-label=Later]")
 
 

@@ -69,6 +69,20 @@ def test_filters_narrow_the_neighbours(visit: Visit) -> None:
     page.wait_for_selector("#neighbours[aria-busy=false]:has-text('No patient of the index matches')")
 
 
+def test_hidden_patients_are_said_to_be_hidden(visit: Visit) -> None:
+    page, note = visit.page, "All patients are hidden: their distance is over 0.500, so they are not similar."
+
+    def hide(route: Route) -> None:
+        response = route.fetch()
+        found = response.json() | {"neighbours": [], "num_hidden": 10, "notes": [note]}
+        route.fulfill(response=response, json=found)
+
+    page.route("**/api/v1/similar*", hide)
+    shown = visit.open().inner_text("#neighbours")
+    assert "No patient of the index is similar to this ECG." in shown
+    assert note in shown
+
+
 def test_no_handle_and_no_id_is_shown(visit: Visit) -> None:
     page = visit.page
     with page.expect_response("**/api/v1/similar*") as answered:

@@ -4,7 +4,7 @@ import { Calipers } from "./calipers.js";
 import { choice, element } from "./dom.js";
 import { handle } from "./gestures.js";
 import { besideEachOther, farthestApart, onTopOfEachOther, pair, typicalSheet } from "./pairing.js";
-import { PaperView, TRUE_SCALE } from "./paper-view.js";
+import { NARROW, PaperView, TRUE_SCALE } from "./paper-view.js";
 import { SHADE_FROM } from "./paper.js";
 import { scaleWords } from "./sheet.js";
 
@@ -26,7 +26,6 @@ const SHADED = {
 };
 const RAW_STEPS = "Amplitudes in raw units instead of mV are not comparable, so nothing is shaded.";
 
-const NARROW = 700; // pixels of a window that has room for two typical beats side by side
 
 export class Comparison {
     /**

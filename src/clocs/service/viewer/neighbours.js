@@ -57,7 +57,10 @@ export const chosen = (form) => Object.fromEntries(new FormData(form));
 /** A row for each neighbour. `open(neighbour, number)` compares; `point(index or null)` when one is pointed at. */
 export function showNeighbours(place, found, { open, point }) {
     const rows = found.neighbours.map((neighbour, index) => row(neighbour, index, open, point));
-    const none = element("p", { class: "lead-text" }, "No patient of the index matches these filters.");
+    const text = found.num_hidden
+        ? "No patient of the index is similar to this ECG."
+        : "No patient of the index matches these filters.";
+    const none = element("p", { class: "lead-text" }, text);
     const list = rows.length ? element("ol", { class: "neighbours" }, rows) : none;
     place.replaceChildren(...[list, notes(found.notes, "Notes on the search")].filter(Boolean));
 }

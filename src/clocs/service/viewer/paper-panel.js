@@ -3,11 +3,11 @@
 import { Calipers } from "./calipers.js";
 import { byId, choice, element } from "./dom.js";
 import { handle } from "./gestures.js";
-import { PaperView, TRUE_SCALE } from "./paper-view.js";
+import { NARROW, PaperView, TRUE_SCALE } from "./paper-view.js";
 import {
-    STANDARD_SECONDS,
     canBeStandard,
     canBeWrapped,
+    narrowSheet,
     scaleWords,
     stackedSheet,
     standardSheet,
@@ -17,6 +17,7 @@ import { seconds } from "./wording.js";
 
 const LAYOUTS = {
     standard: { text: "3 × 4", fits: canBeStandard, make: standardSheet },
+    narrow: { text: "6 × 2", fits: canBeStandard, make: narrowSheet },
     wrapped: { text: "Rows of 10 s", fits: canBeWrapped, make: wrappedSheet },
     stacked: { text: "All leads, full length", fits: () => true, make: stackedSheet },
 };
@@ -135,11 +136,12 @@ export class PaperPanel {
         this.repeatButton.setAttribute("aria-pressed", String(this.calipers.repeating));
     }
 
-    /** Earlier or later: ten seconds in the standard layout, else as much as is seen. */
+    /** Earlier or later: a page where leads are in columns, else as much as is seen. */
     turn(way) {
-        if (this.settings.layout === "standard") {
-            const last = Math.max(0, this.recording.shown - STANDARD_SECONDS);
-            this.set("start", Math.min(last, Math.max(0, this.sheet.from + way * STANDARD_SECONDS)));
+        const { columns, from, to } = this.sheet;
+        if (columns) {
+            const last = Math.max(0, this.recording.shown - (to - from));
+            this.set("start", Math.min(last, Math.max(0, from + way * (to - from))));
         } else {
             const { view, size } = this.paper;
             this.paper.look({ x: view.x + (way * 0.9 * size.width) / view.scale });
@@ -156,7 +158,7 @@ export class PaperPanel {
         const [earlier, later] = [turning("Earlier", "‹", -1), turning("Later", "›", 1)];
         earlier.disabled = sheet.from <= 0;
         later.disabled = sheet.to >= this.recording.shown - 1e-6;
-        const several = this.settings.layout === "standard" && this.recording.shown > STANDARD_SECONDS;
+        const several = sheet.columns && !(earlier.disabled && later.disabled);
         const where = element(
             "span",
             { class: "tool-text" },
@@ -177,4 +179,7 @@ export class PaperPanel {
 }
 
 /** Names of the layouts that suit a recording, the best first. */
-const layoutsOf = (recording) => Object.keys(LAYOUTS).filter((name) => LAYOUTS[name].fits(recording));
+function layoutsOf(recording) {
+    const names = Object.keys(LAYOUTS).filter((name) => LAYOUTS[name].fits(recording));
+    return innerWidth < NARROW ? names.sort((one, other) => (other === "narrow") - (one === "narrow")) : names;
+}

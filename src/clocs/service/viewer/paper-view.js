@@ -2,6 +2,7 @@
 
 import { drawSheet, themeColours } from "./paper.js";
 
+export const NARROW = 700; // pixels of a window that has room for two columns of leads
 export const TRUE_SCALE = 96 / 25.4; // CSS pixels per mm at 100 %
 const LEAST_SCALE = 0.6;
 const MOST_SCALE = 40;
@@ -46,13 +47,13 @@ export class PaperView {
         else this.look({});
     }
 
-    /** The whole width or ten seconds of it, but no smaller than can be read. */
+    /** The whole width or ten seconds of it, but no smaller than can be read unless leads would be hidden. */
     fit() {
         if (!this.sheet) return;
         const { width, height } = this.sheet;
         const wide = this.canvas.parentElement.clientWidth / (this.whole ? width : Math.min(FITTED, width));
         const scale = this.whole ? Math.min(wide, (innerHeight * TALLEST_WHOLE) / height) : wide;
-        this.look({ scale: Math.max(this.readable, scale), x: 0, y: 0 });
+        this.look({ scale: this.sheet.columns ? scale : Math.max(this.readable, scale), x: 0, y: 0 });
         this.fitted = true;
     }
 

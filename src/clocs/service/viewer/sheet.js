@@ -13,13 +13,22 @@ export const NAME_UP = 7; // mm that a lead's name stands above its zero line
 const NAME_HEIGHT = 4;
 const NAME_PLACES = Array.from({ length: 13 }, (_, place) => 1 + 2 * place); // mm from the beginning of its trace
 const BIN = 5; // mm along which neighbouring rows must keep clear of each other
-const COLUMNS = [
+const THREE_ROWS = [
     ["I", "aVR", "V1", "V4"],
     ["II", "aVL", "V2", "V5"],
     ["III", "aVF", "V3", "V6"],
 ];
+const SIX_ROWS = [
+    ["I", "V1"],
+    ["II", "V2"],
+    ["III", "V3"],
+    ["aVR", "V4"],
+    ["aVL", "V5"],
+    ["aVF", "V6"],
+];
+const COLUMN_SECONDS = 2.5;
 const RHYTHM = "II";
-export const STANDARD_SECONDS = 10;
+const WRAPPED_SECONDS = 10;
 const SHORTEST_STANDARD = 4;
 const MOST_WRAPPED = 3; // leads that are broken into rows where they are longer than one
 
@@ -30,19 +39,28 @@ export const canBeStandard = (recording) => hasStandardLeads(recording) && recor
  * {lead, name (as written beside it), derived, values, rate, from, to (seconds), x, zero, nameAt (mm), pulse, role,
  * beneath}. `cut` are the leads that go beyond their reach.
  * `beneath`: other values, the distance to which is shaded. `role`: "trace" or "other". A sheet that is `timed` has
- * its seconds written along the lower edge; `marks` are places of dashed lines.
+ * its seconds written along the lower edge; `marks` are places of dashed lines. A sheet of `columns` has one page of the
+ * recording, and is fitted in as a whole.
  */
-export function standardSheet(recording, { gain, speed, start = 0 }) {
-    const from = Math.max(0, Math.min(start, recording.shown - STANDARD_SECONDS));
-    const length = Math.min(STANDARD_SECONDS, recording.shown - from);
-    const column = length >= STANDARD_SECONDS ? 2.5 : Math.floor(length * 2.5) / 10;
-    const rows = COLUMNS.map((names) =>
+export const standardSheet = (recording, settings) => columnSheet(THREE_ROWS, recording, settings);
+
+/** Six rows of two leads, five seconds: as wide as a telephone shows in a size that can be read. */
+export const narrowSheet = (recording, settings) => columnSheet(SIX_ROWS, recording, settings);
+
+function columnSheet(leads, recording, { gain, speed, start = 0 }) {
+    const columns = leads[0].length;
+    const seconds = columns * COLUMN_SECONDS;
+    const from = Math.max(0, Math.min(start, recording.shown - seconds));
+    const length = Math.min(seconds, recording.shown - from);
+    const column = Math.floor((length * 10) / columns) / 10;
+    const rows = leads.map((names) =>
         names.map((name, index) =>
             strip(recording, name, from + index * column, from + (index + 1) * column, LEFT + index * column * speed),
         ),
     );
-    rows.push([strip(recording, RHYTHM, from, from + 4 * column, LEFT)]);
-    return arranged(rows, { gain, speed, calibrated: recording.calibrated, from, to: from + 4 * column });
+    const to = from + columns * column;
+    rows.push([strip(recording, RHYTHM, from, to, LEFT)]);
+    return { ...arranged(rows, { gain, speed, calibrated: recording.calibrated, from, to }), columns };
 }
 
 /** Every lead (or the named ones) at full length, one below the other. */
@@ -52,13 +70,13 @@ export function stackedSheet(recording, { gain, speed }) {
     return { ...sheet, height: sheet.height + SECONDS_HEIGHT, timed: true };
 }
 
-export const canBeWrapped = (recording) => recording.leads.length <= MOST_WRAPPED && recording.shown > STANDARD_SECONDS;
+export const canBeWrapped = (recording) => recording.leads.length <= MOST_WRAPPED && recording.shown > WRAPPED_SECONDS;
 
 /** Few and long leads: ten seconds a row. */
 export function wrappedSheet(recording, { gain, speed }) {
     const rows = [];
-    for (let from = 0; from < recording.shown; from += STANDARD_SECONDS) {
-        const to = Math.min(from + STANDARD_SECONDS, recording.shown);
+    for (let from = 0; from < recording.shown; from += WRAPPED_SECONDS) {
+        const to = Math.min(from + WRAPPED_SECONDS, recording.shown);
         rows.push(
             ...recording.leads.map(({ name }) => {
                 const part = strip(recording, name, from, to, LEFT);
@@ -67,7 +85,7 @@ export function wrappedSheet(recording, { gain, speed }) {
             }),
         );
     }
-    const sheet = arranged(rows, { gain, speed, calibrated: recording.calibrated, from: 0, to: STANDARD_SECONDS });
+    const sheet = arranged(rows, { gain, speed, calibrated: recording.calibrated, from: 0, to: WRAPPED_SECONDS });
     return { ...sheet, to: recording.shown };
 }
 

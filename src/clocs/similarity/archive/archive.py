@@ -17,14 +17,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from clocs.core.errors import IntegrityError
+from clocs.core.errors import IntegrityError, StoreError
 from clocs.core.locations import join_location, to_location
 from clocs.core.object_cache import local_copy
 from clocs.similarity.archive.manifest import ArchiveManifest, ArchiveShardInfo, read_archive_manifest
 from clocs.similarity.checked_files import check_file, file_info
 from clocs.similarity.segments import Ints, Vectors
 from clocs.store.arrow_files import write_arrow
+from clocs.store.manifest import versions
 from clocs.store.shard import SHARDS
+from clocs.store.store import Store
 
 OPEN_SHARDS: Final = 1024
 """Maximum number of open memory maps."""
@@ -126,6 +128,20 @@ class Archive:
     def store_folder(self) -> Path:
         """Folder of the store, provided that neither folder was moved."""
         return join_location(self.folder, self.manifest.places.store)
+
+    def open_store(self) -> Store:
+        """Open the store that was embedded, at its newest version if that version was pruned.
+
+        Raises:
+            StoreError: The store was moved or replaced.
+        """
+        about = self.manifest.store
+        is_pruned = about.version not in versions(self.store_folder)
+        store = Store(self.store_folder, None if is_pruned else about.version)
+        is_same = store.manifest.first_sha256 == about.first_sha256 if is_pruned else store.sha256 == about.sha256
+        if not is_same:
+            raise StoreError(f"{store.folder} is not the store that was embedded in {self.folder}.")
+        return store
 
     def _open_shard(self, number: int) -> ArchiveShard:
         """Open a shard, and check its hash when it is opened for the first time."""

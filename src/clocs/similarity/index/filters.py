@@ -1,4 +1,4 @@
-"""Filters on the patients that a search returns: site, age, sex, label and extra columns."""
+"""Filters on the patients that a search returns: site, age, sex, label, extra columns and shared leads."""
 
 from __future__ import annotations
 
@@ -27,6 +27,9 @@ class Filter:
     columns: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """A value, or several of which one must match, by name of an extra column. None stands for an absent value. A
     patient matches by any recording."""
+
+    leads: tuple[str, ...] = ()
+    """Leads of the query, of which a patient's recordings must have at least one. Empty: no condition."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", {name: _as_tuple(values) for name, values in self.columns.items()})
@@ -61,10 +64,9 @@ class Filter:
             age = patients.column("age")
             kept &= _true(pc.and_(pc.greater_equal(age, self.age[0]), pc.less_equal(age, self.age[1])))
         if self.label is not None:
-            labels = patients.column("labels")
-            has = np.zeros(patients.num_rows, bool)
-            has[pc.list_parent_indices(labels).filter(pc.equal(labels.flatten(), self.label)).to_numpy()] = True
-            kept &= has
+            kept &= _has_name(patients.column("labels"), (self.label,))
+        if self.leads:
+            kept &= _has_name(patients.column("leads"), self.leads)
         for name, values in self.columns.items():
             kept &= _has_value(patients.column("extra"), name, values, types or {})
         return kept
@@ -107,6 +109,14 @@ def parse_columns(conditions: Iterable[str]) -> dict[str, list[str | None]]:
 def _as_tuple(values: Any) -> tuple[Any, ...]:
     """Return a value or several as a tuple."""
     return tuple(values) if isinstance(values, Iterable) and not isinstance(values, str | bytes) else (values,)
+
+
+def _has_name(lists: pa.LargeListArray, names: tuple[str, ...]) -> Bools:
+    """Return which lists have one of some names."""
+    has = np.zeros(len(lists), bool)
+    named = pc.is_in(lists.flatten(), value_set=pa.array(names, pa.large_string()))
+    has[pc.list_parent_indices(lists).filter(named).to_numpy()] = True
+    return has
 
 
 def _has_value(extra: pa.LargeListArray, name: str, values: tuple[Any, ...], types: Mapping[str, pa.DataType]) -> Bools:

@@ -14,7 +14,7 @@ from clocs.core.hashes import seal, unseal
 from clocs.similarity.archive.manifest import EncoderInfo
 from clocs.similarity.checked_files import FileInfo
 
-FORMAT: Final = "clocs-index-4"
+FORMAT: Final = "clocs-index-5"
 MANIFEST_FILE: Final = "index.json"
 
 
@@ -50,6 +50,22 @@ class ArchiveInfo(BaseModel):
     """Fingerprint of the key of its patients' pseudonyms; None if it has no pseudonyms."""
 
 
+class DistanceLimit(BaseModel):
+    """Maximum distance of the patients that a search returns."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    distance: float
+    split: str
+    """Name of the split of the recordings that it was chosen from."""
+    part: str
+    """Part of the split."""
+    recordings: int
+    """Number of the recordings."""
+    exceeded: float
+    """Maximum fraction of new recordings whose nearest patient is farther."""
+
+
 class IndexManifest(BaseModel):
     """State of an index after a change. Rows are patients, numbered consecutively over all volumes."""
 
@@ -73,6 +89,8 @@ class IndexManifest(BaseModel):
     rewritten."""
     patients: int
     recordings: int
+    limit: DistanceLimit | None = None
+    """Maximum distance of similar patients; None: there is none."""
     software: dict[str, str]
 
     @property

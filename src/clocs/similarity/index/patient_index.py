@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -18,24 +18,15 @@ from clocs.core.recording import Recording
 from clocs.similarity.archive.archive import Archive
 from clocs.similarity.index.filters import NO_FILTER, Filter
 from clocs.similarity.index.incremental import AdditionResult
-from clocs.similarity.index.manifest import MANIFEST_FILE, IndexManifest, manifest_fingerprint
-from clocs.similarity.index.neighbors import (
-    SIMILAR_RECORDING_COSINE,
-    Query,
-    SimilarPatients,
-    describe_neighbor,
-    few_matches_note,
-    has_recording,
-    is_same_signal,
-    recording_cosines,
-)
+from clocs.similarity.index.limit import limit_distance
+from clocs.similarity.index.manifest import MANIFEST_FILE, DistanceLimit, IndexManifest, manifest_fingerprint
+from clocs.similarity.index.matching import Query, match_patients
+from clocs.similarity.index.neighbors import SimilarPatients, describe_neighbor
 from clocs.similarity.index.searcher import Hits
 from clocs.similarity.index.snapshot import Snapshot
 from clocs.similarity.index.updates import Folder, add_archive, rebuild_index
 from clocs.similarity.index.withdraw import IndexWithdrawal, withdraw_from_index
 from clocs.similarity.segments import Vectors
-from clocs.store.manifest import versions
-from clocs.store.store import Store
 
 if TYPE_CHECKING:
     from clocs.inference.pretrained import PretrainedEncoder
@@ -164,7 +155,8 @@ class PatientIndex:
         """Find the patients most similar to a recording.
 
         The query's own patient is identified by patient id or, if the index does not know the id, by an identical
-        recording.
+        recording. Patients beyond the index's limit of distance are hidden, and patients without a lead of the query
+        are not compared; the notes say so.
 
         Args:
             query: A recording, an ECG file, or the id of a record of the index.
@@ -187,49 +179,24 @@ class PatientIndex:
         now = self.snapshot
         asked, own = self._query(query, now)
         where = Filter(site, age, sex, label, columns or {})
-        num_results = min(self._check_k(k), max(now.manifest.patients, 1))
-        found = now.search(asked.vector[None], num_results + (not include_own_patient), where)
-        pairs = [(int(row), float(cosine)) for row, cosine in zip(found.rows[0], found.cosines[0], strict=True)]
-        pairs = [(row, cosine) for row, cosine in pairs if row >= 0]
-        how = "identified by id"
-        if include_own_patient:
-            own = None
-        elif own is None:  # file names are not unique, so they do not identify a patient
-            own = self.own_patient(now, asked, pairs)
-            how = "who has the same recording"
-        pairs = [(row, cosine) for row, cosine in pairs if row != own][:k]
-        neighbors = tuple(describe_neighbor(now, asked, row, cosine) for row, cosine in pairs)
+        found = match_patients(
+            now,
+            asked,
+            self._check_k(k),
+            where,
+            own=own,
+            include_own_patient=include_own_patient,
+            read_recording=self.recording,
+        )
+        neighbors = tuple(describe_neighbor(now, asked, row, cosine) for row, cosine in found.rows)
         notes = list(asked.notes)
-        if own is not None and asked.recording is not None:
-            notes.append(
-                f"Patient {now.patient_info(own)['patient_id']} is excluded as the query's own patient, {how}."
-            )
+        if found.own is not None and asked.recording is not None:
+            how = "who has the same recording" if own is None else "identified by id"
+            name = now.patient_info(found.own)["patient_id"]
+            notes.append(f"Patient {name} is excluded as the query's own patient, {how}.")
         if now.manifest.leads and any(not item.why for item in neighbors):
-            notes.append("Single leads are not compared if the archive was moved or shares no lead with the query.")
-        if len(neighbors) < k:
-            notes.append(few_matches_note(len(neighbors)))
-        return SimilarPatients(asked, neighbors, tuple(notes))
-
-    def own_patient(self, now: Snapshot, asked: Query, pairs: Sequence[tuple[int, float]]) -> int | None:
-        """Return the row of the patient who has the query's recording, recognized by embedding or signal.
-
-        Args:
-            now: State of the index.
-            asked: The query.
-            pairs: Rows and cosines of the nearest patients.
-        """
-        return next((row for row, cosine in pairs if self._has_query(now, asked, row, cosine)), None)
-
-    def _has_query(self, now: Snapshot, asked: Query, row: int, cosine: float) -> bool:
-        if has_recording(now, asked, row, cosine):
-            return True
-        if asked.recording is None:
-            return False
-        for record_id, likeness in recording_cosines(now, asked, row, cosine):
-            with contextlib.suppress(ConfigError, StoreError):  # a moved archive leaves only the embedding
-                if likeness >= SIMILAR_RECORDING_COSINE and is_same_signal(asked.recording, self.recording(record_id)):
-                    return True
-        return False
+            notes.append("Single leads are not compared if the archive was moved.")
+        return SimilarPatients(asked, neighbors, found.num_hidden, (*notes, *found.notes))
 
     def embed_query(self, query: Recording | Folder, now: Snapshot, any_lead: bool = False) -> Query:
         """Embed a recording or file as a query.
@@ -260,6 +227,7 @@ class PatientIndex:
             patient_id=recording.patient_id,
             vector=pooled.vector,
             leads=pooled.leads,
+            lead_names=ready.leads,
             recording=recording,
             notes=ready.notes,
         )
@@ -284,13 +252,7 @@ class PatientIndex:
         archive = now.archive(found[1])
         if archive is None:
             raise StoreError(f"The archive with '{record_id}' was moved or replaced: {self._archive_folder(found[1])}.")
-        about = archive.manifest.store
-        is_pruned = about.version not in versions(archive.store_folder)
-        store = Store(archive.store_folder, None if is_pruned else about.version)
-        is_same = store.manifest.first_sha256 == about.first_sha256 if is_pruned else store.sha256 == about.sha256
-        if not is_same:
-            raise StoreError(f"{store.folder} is not the store from which '{record_id}' was embedded.")
-        return store.recording(record_id)
+        return archive.open_store().recording(record_id)
 
     def add(self, archive: Archive | Folder) -> AdditionResult:
         """Add the recordings of an archive; see ``add_archive``."""
@@ -301,6 +263,10 @@ class PatientIndex:
     ) -> IndexWithdrawal:
         """Withdraw patients; see ``withdraw_from_index``."""
         return withdraw_from_index(self.folder, patients, key=key, allow_unknown=allow_unknown)
+
+    def limit_distance(self, split: str = "default", part: str = "validation") -> DistanceLimit:
+        """Choose the maximum distance of similar patients; see ``limit_distance``."""
+        return limit_distance(self.folder, split, part)
 
     def rebuild(self, kind: str | None = None) -> None:
         """Rewrite the index in one piece; see ``rebuild_index``."""
@@ -337,11 +303,13 @@ class PatientIndex:
                 "query with the ECG file."
             )
         archive, rows = place[0], np.array([place[1]])
+        leads, present = archive.lead_vectors(rows)
         return Query(
             record_id=record_id,
             patient_id=now.patient_info(row)["patient_id"],
             vector=archive.vectors(rows)[0],
-            leads=archive.lead_vectors(rows)[0][0],
+            leads=leads[0],
+            lead_names=tuple(compress(archive.manifest.leads, present[0])),
             recording=None,
         )
 

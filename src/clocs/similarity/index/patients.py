@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from clocs.similarity.archive.archive import STORE_COLUMNS, Archive, patient_ids
+from clocs.similarity.archive.archive import STORE_COLUMNS, Archive, lead_column, patient_ids
 from clocs.similarity.segments import Ints, Vectors, unit_length
 
 RECORDING: Final = pa.struct([("record_id", pa.large_string()), ("archive", pa.int32()), ("row", pa.int64())])
@@ -28,12 +28,14 @@ SCHEMA: Final = pa.schema(
         ("sex", pa.large_string()),
         ("labels", pa.large_list(pa.large_string())),
         ("extra", pa.large_list(EXTRA_VALUE)),
+        ("leads", pa.large_list(pa.large_string())),
         ("recordings", pa.large_list(RECORDING)),
         ("coherence", pa.float32()),
     ]
 )
-"""Columns of a volume. ``site`` and ``sex`` are the first known values, ``age`` is the highest, ``labels`` and
-``extra`` are those of all recordings, sorted and without repetition. ``recordings`` holds their positions.
+"""Columns of a volume. ``site`` and ``sex`` are the first known values, ``age`` is the highest, ``labels``,
+``extra`` and ``leads`` are those of all recordings, sorted and without repetition; leads are those with their own
+vectors. ``recordings`` holds their positions.
 ``coherence`` is the length of the mean vector, 1 if all recordings have the same direction."""
 PATIENTS_PER_BLOCK: Final = 8192
 """Patients per block of vectors."""
@@ -105,6 +107,7 @@ def archive_rows(archive: Archive, number: int, rows: Ints) -> PatientRows:
             columns["sex"].cast(pa.large_string()),
             columns["labels"].cast(pa.large_list(pa.large_string())),
             _extra_values(columns["extra"]),
+            _embedded_leads(archive, rows),
             pa.LargeListArray.from_arrays(offsets, recordings),
             pa.array(np.ones(len(rows), np.float32)),
         ],
@@ -120,6 +123,17 @@ def _extra_values(extra: pa.MapArray) -> pa.LargeListArray:
     return pa.LargeListArray.from_arrays(extra.offsets.cast(pa.int64()), pairs)
 
 
+def _embedded_leads(archive: Archive, rows: Ints) -> pa.LargeListArray:
+    """Return the leads of recordings that have their own vectors, by ascending rows."""
+    leads = archive.manifest.leads
+    table = archive.table([lead_column(lead) for lead in leads], int(rows[0]), int(rows[-1]) + 1)
+    present = np.zeros((len(rows), len(leads)), bool)
+    for number, column in enumerate(table.columns):
+        present[:, number] = pc.is_valid(column).to_numpy()[rows - rows[0]]
+    names = pa.array(np.array(leads, object)[np.nonzero(present)[1]], pa.large_string())
+    return pa.LargeListArray.from_arrays(pa.array(_offsets(present.sum(axis=1))), names)
+
+
 def pool_patients(parts: Sequence[PatientRows]) -> PooledPatients:
     """Pool rows by patient."""
     table = pa.concat_tables([part.table for part in parts]).combine_chunks()
@@ -133,8 +147,9 @@ def pool_patients(parts: Sequence[PatientRows]) -> PooledPatients:
         pc.fill_null(metadata.column("site_first"), ""),
         metadata.column("age_max"),
         metadata.column("sex_first"),
-        _labels(table, code, len(encoded.dictionary)),
+        _names(table, "labels", code, len(encoded.dictionary)),
         _extra(table, code, len(encoded.dictionary)),
+        _names(table, "leads", code, len(encoded.dictionary)),
         _recordings(table, order, starts),
     ]
     return PooledPatients(
@@ -157,10 +172,11 @@ def _metadata(table: pa.Table, code: Ints) -> pa.Table:
     return found.sort_by("code")
 
 
-def _labels(table: pa.Table, code: Ints, patients: int) -> pa.LargeListArray:
-    labels = table.column("labels").combine_chunks()
-    offsets, found = _distinct(labels, {"label": labels.flatten()}, code, patients)
-    return pa.LargeListArray.from_arrays(offsets, found.column("label").combine_chunks())
+def _names(table: pa.Table, column: str, code: Ints, patients: int) -> pa.LargeListArray:
+    """Return the distinct names of each patient in a column of lists."""
+    names = table.column(column).combine_chunks()
+    offsets, found = _distinct(names, {"name": names.flatten()}, code, patients)
+    return pa.LargeListArray.from_arrays(offsets, found.column("name").combine_chunks())
 
 
 def _extra(table: pa.Table, code: Ints, patients: int) -> pa.LargeListArray:

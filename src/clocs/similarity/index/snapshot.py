@@ -22,7 +22,7 @@ from clocs.similarity.segments import Ints, Vectors
 from clocs.store.extra_columns import common_type
 from clocs.store.manifest import manifest_path, versions
 
-CACHED_FILTERS: Final = 4
+CACHED_FILTERS: Final = 8
 """Number of filters with cached row masks."""
 MAX_LISTED_VALUES: Final = 20
 """Maximum number of values listed in an error."""
@@ -62,6 +62,11 @@ class Snapshot:
         rows = np.concatenate([part.rows for part in (*found, none)], axis=1)
         return Hits(rows, np.concatenate([part.cosines for part in (*found, none)], axis=1)).best(k)
 
+    def count(self, where: Filter = NO_FILTER) -> int:
+        """Return the number of live patients that meet the conditions."""
+        allowed = zip(self.volumes, self._allowed_rows(where), strict=True)
+        return sum(volume.info.rows if rows is None else rows.count for volume, rows in allowed)
+
     def _find_allowed_rows(self, where: Filter) -> list[AllowedRows | None]:
         """Return the allowed rows of each volume; None for all rows."""
         if where == NO_FILTER and not len(self.dead):
@@ -89,6 +94,8 @@ class Snapshot:
     def _check_filter_values(self, where: Filter) -> None:
         """Raise an error for a site or label that no patient has, rather than returning an empty result."""
         known: dict[str, set[str]] = {}
+        if where.site is None and where.label is None:
+            return
         for volume, first, last in zip(self.volumes, self.first, self.first[1:], strict=False):
             alive = volume.patients.filter(pa.array(self._live_mask(first, last)))
             for name, values in where.known_values(alive).items():

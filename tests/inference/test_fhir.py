@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -82,3 +83,11 @@ def test_classes_are_components(measured: Any) -> None:
     assert values == {"meaning of AFIB": 0.8, "meaning of SR": 0.2}
     texts = [note["text"] for note in classes["note"]]
     assert {"lead V1 not used", "It has seen no paced rhythm.", NOTICE} <= set(texts)
+    assert not any("tell apart" in text for text in texts)
+
+
+def test_a_prediction_set_is_a_note(measured: Any) -> None:
+    found = replace(FOUND, prediction_set=("AFIB", "SR"))
+    *_, classes = resources(report_to_fhir(Report(ORIGIN, measured, found, "")), "Observation")
+    said = "cannot tell apart: AFIB (meaning of AFIB), SR (meaning of SR)"
+    assert said in [note["text"] for note in classes["note"]]

@@ -13,6 +13,8 @@ from clocs.measurements.results import TITLES
 
 MAX_CLASSES: Final = 6
 """Number of classes on a sheet, the most probable first."""
+MAX_SET_LINES: Final = 4
+"""Number of lines on the classes that cannot be excluded."""
 CLASS_WIDTH: Final = 62
 """Characters of a line in the column of classes."""
 
@@ -63,4 +65,6 @@ def _class_lines(report: Report) -> list[str]:
         return ["Classes are withheld:", *reason[: MAX_CLASSES + 1 - len(lines)], *lines]
     rest = len(classes) - len(lines)
     title = f"Classes by {found.classifier}, from {len(found.leads)} leads:"
-    return [title, *lines, *([f"and {rest} less probable"] if rest else [])]
+    said = found.set_statement and f"{found.set_statement[0].upper()}{found.set_statement[1:]}."
+    plausible = textwrap.wrap(said, CLASS_WIDTH, max_lines=MAX_SET_LINES, placeholder=" ...")
+    return [title, *lines, *([f"and {rest} less probable"] if rest else []), *plausible]

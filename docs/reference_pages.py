@@ -71,8 +71,9 @@ def command_line() -> str:
         "# Command line\n\nThis page is for everyone who works in a shell. It is made from the commands themselves. "
         "`clocs COMMAND --help` prints the same. A command that fails prints a line that begins with `error:` and "
         "exits with code 1.",
-        "Two options stand before the command: `--version` shows the version, and `--skip-checksums` reads stores "
-        "without comparing checksums, so that damage is not detected.",
+        "Four options stand before the command: `--version` shows the version. `--skip-checksums` reads stores without "
+        "comparing checksums, so that damage is not detected. `--endpoint-url URL` and `--ca-bundle FILE` set the "
+        "server of `s3://` locations and its certificates, see [](../how-to/object-stores.md).",
     ]
     root: Any = typer.main.get_command(app)
     for panel, names in PANELS.items():

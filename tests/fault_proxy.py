@@ -5,12 +5,14 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import ssl
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 SLOW_SECONDS = 0.3
@@ -29,10 +31,16 @@ class FaultProxy:
         fault: Decides which requests fail, and how.
         keys: Access keys and secrets that it hands out in turn.
         token_seconds: Time after which a token is refused; None if tokens do not expire.
+        certificate: File with a certificate and its key, to speak TLS.
     """
 
     def __init__(
-        self, port: int, fault: Fault, keys: list[tuple[str, str]] | None = None, token_seconds: float | None = None
+        self,
+        port: int,
+        fault: Fault,
+        keys: list[tuple[str, str]] | None = None,
+        token_seconds: float | None = None,
+        certificate: Path | None = None,
     ) -> None:
         self.injected: Counter[str] = Counter()
         self.refused_tokens, self.used_keys = 0, list[str]()
@@ -53,7 +61,11 @@ class FaultProxy:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        self.url = f"{'http' if certificate is None else 'https'}://127.0.0.1:{self._server.server_address[1]}"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def __enter__(self) -> FaultProxy:

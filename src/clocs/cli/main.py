@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Annotated, Final
 
 import typer
@@ -92,14 +93,38 @@ def _root(
     skip_checksums: Annotated[
         bool, typer.Option("--skip-checksums", help="Read stores without comparing checksums; damage is not detected.")
     ] = False,
+    endpoint_url: Annotated[
+        str | None, typer.Option(metavar="URL", help="Send requests for s3://... to this server instead of Amazon's.")
+    ] = None,
+    ca_bundle: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Trust these certificates (PEM) of that server's authority, too.")
+    ] = None,
 ) -> None:
-    if skip_checksums:
-        os.environ["CLOCS_SKIP_CHECKSUMS"] = "1"  # worker processes inherit it
-        context.call_on_close(lambda: os.environ.pop("CLOCS_SKIP_CHECKSUMS", None))
+    settings = {
+        "CLOCS_SKIP_CHECKSUMS": "1" if skip_checksums else None,
+        "AWS_ENDPOINT_URL": endpoint_url,
+        "AWS_CA_BUNDLE": ca_bundle and os.path.abspath(ca_bundle),
+    }
+    context.with_resource(_environment({name: value for name, value in settings.items() if value is not None}))
     context.call_on_close(_log_counters)
     if version:
         typer.echo(__version__)
         raise typer.Exit
+
+
+@contextlib.contextmanager
+def _environment(settings: dict[str, str]) -> Iterator[None]:
+    """Set environment variables, which worker processes inherit, until the end of the command."""
+    before = {name: os.environ.get(name) for name in settings}
+    os.environ.update(settings)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _log_counters() -> None:

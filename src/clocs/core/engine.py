@@ -10,7 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from clocs.core.errors import ClocsError, EngineError, MissingExtraError
 
@@ -22,6 +22,12 @@ RAY_STARTS = 3
 """Number of attempts to start Ray, because a start sometimes fails on a busy machine."""
 PARENT_WATCH_SECONDS = 0.2
 """Interval in which a worker process checks whether its parent still runs."""
+CARRIED_SETTINGS: Final = (
+    *("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION"),
+    "CLOCS_SKIP_CHECKSUMS",
+)
+"""Environment variables that tasks carry to the nodes of a cluster. Credentials, certificates and the folder of local
+copies are those of each node."""
 
 
 def run(
@@ -142,11 +148,12 @@ def _ray(
     function: Callable[[Task], Result], tasks: Iterator[tuple[int, Task]], workers: int, retries: int
 ) -> Iterator[tuple[int, Result]]:
     ray = _start_ray(workers)
-    remote = ray.remote(max_retries=retries, retry_exceptions=False)(function)
+    settings = {name: os.environ[name] for name in CARRIED_SETTINGS if name in os.environ}
+    remote = ray.remote(max_retries=retries, retry_exceptions=False)(_run_with).options(name="run_task")
     running: dict[Any, int] = {}
     while True:
         while len(running) < 2 * workers and (next_task := next(tasks, None)):
-            running[remote.remote(next_task[1])] = next_task[0]
+            running[remote.remote(settings, function, next_task[1])] = next_task[0]
         if not running:
             return
         done, _ = ray.wait(list(running), num_returns=1)
@@ -155,9 +162,17 @@ def _ray(
             yield index, ray.get(done[0])
         except ray.exceptions.RayTaskError as error:
             cause = error.cause
+            if isinstance(cause, ray.exceptions.RaySystemError):  # a task that the node could not unpickle
+                cause = cause.client_exc
             raise cause if isinstance(cause, ClocsError) else EngineError(f"Task {index} failed: {cause!r}") from error
         except ray.exceptions.RayError as error:
             raise EngineError(f"Task {index} failed {retries + 1} times: {error}") from error
+
+
+def _run_with(settings: dict[str, str], function: Callable[[Task], Result], task: Task) -> Result:
+    """Run a task with environment variables of the process that sent it."""
+    os.environ.update(settings)
+    return function(task)
 
 
 def _start_ray(workers: int) -> Any:

@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -68,6 +68,24 @@ def local_copy(path: Path, sha256: str | None = None) -> Path:
         return target
     count("cache_misses")
     download(path, target, sha256)
+    return target
+
+
+def local_tree(folder: ObjectPath, names: Mapping[str, ObjectPath]) -> Path:
+    """Return a folder on disk with the contents of objects, which may be replaced. Copies stay until their tags change.
+
+    Args:
+        folder: Folder in the bucket.
+        names: Objects by relative path in the returned folder, in the order in which they appear.
+
+    Raises:
+        FileNotFoundError: There is no such object.
+    """
+    tags = [(name, path.stat().etag) for name, path in names.items()]
+    target = local_folder(folder) / "trees" / hashlib.sha256(repr(tags).encode()).hexdigest()[:16]
+    for name, path in names.items():
+        if not (target / name).exists():
+            download(path, target / name)
     return target
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import platform
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clocs.core.errors import ConfigError, IntegrityError, StoreError
+from clocs.core.locations import ObjectPath, to_location
 from clocs.inference.classification import classify_recording
 from clocs.inference.classifier import FOLDER, Classifier, load_classifiers
 from clocs.inference.preparation import EncoderInput, PreparedFrames, prepare
@@ -25,7 +27,7 @@ from clocs.inference.torch_network import TorchNetwork, require_torch
 from clocs.signals.resampling import Floats
 from clocs.training.encoder_folder import ONNX, embedding_dim, in_channels, read_config, read_onnx, why_no_onnx
 from clocs.training.onnx_session import Mask, OnnxNetwork
-from clocs.training.shipped import DEFAULT_ENCODER, find_encoder_folder
+from clocs.training.shipped import DEFAULT_ENCODER, find_encoder_folder, shipped_encoders
 
 if TYPE_CHECKING:
     from torch import nn
@@ -39,7 +41,7 @@ class PretrainedEncoder:
     """A trained encoder for files, recordings and arrays; returned by :func:`load_encoder`.
 
     Inputs are resampled and rescaled to the encoder's format, with a note. Incompatible inputs are rejected with a
-    reason. An encoder pickles as its folder, which a worker opens again.
+    reason. An encoder pickles as its name, URL or folder, which a worker opens again.
 
     Args:
         name: Name of the encoder in messages.
@@ -73,8 +75,12 @@ class PretrainedEncoder:
         return f"<PretrainedEncoder {self.name}: {', '.join(self.input.leads)} to {self.embedding_dim} dimensions>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        folder = os.fspath(self.folder.absolute())
-        return _reopen, (folder, self.about["weights_sha256"], *self._options)
+        location = os.fspath(self.folder.absolute())
+        if isinstance(to_location(self.name), ObjectPath):
+            location = self.name
+        elif self.folder in shipped_encoders().values():
+            location = self.folder.name
+        return _reopen, (location, self.about["weights_sha256"], *self._options)
 
     def _open(self, device: str | None, num_threads: int) -> OnnxNetwork | TorchNetwork:
         """Open the network by ONNX Runtime, or by torch if a device is given or there is no ONNX file."""
@@ -270,7 +276,8 @@ def load_encoder(
     ONNX Runtime runs the encoder on the CPU, without torch. Torch runs encoders that have no ONNX file.
 
     Args:
-        name_or_folder: Name of an encoder that comes with the package, or folder of a run or of an encoder.
+        name_or_folder: Name of an encoder that comes with the package, or folder of a run or of an encoder, on disk or
+            in a bucket.
         device: Device of torch, such as ``cpu`` or ``cuda:0``. None: ONNX Runtime on the CPU.
         num_threads: Threads of ONNX Runtime.
         module: Module that the weights are loaded into, for an encoder that is not registered.
@@ -300,6 +307,11 @@ def _reopen(
     folder: str, weights_sha256: str, device: str | None, num_threads: int, module: nn.Module | None
 ) -> PretrainedEncoder:
     """Open a pickled encoder in another process, once for all tasks."""
+    if Path(folder).is_absolute() and not os.path.isdir(folder):
+        raise StoreError(
+            f"{folder}: there is no such folder on {platform.node()}. Copy the encoder to a folder that all nodes "
+            "share, or to a bucket, and pass its path or s3://bucket/folder."
+        )
     options: tuple[Any, ...] = (folder, weights_sha256, device, num_threads)
     return _cached(*options) if module is None else _cached.__wrapped__(*options, module)
 

@@ -195,7 +195,7 @@ def _ingest_tasks(
         file_sizes = [sizes(entry) for entry in chunk] if source is not None else []
         name = options.digest([*shared, [vars(entry) for entry in chunk], file_sizes])
         digests = tuple(map(digest, chunk)) if finished is not None else ()
-        return IngestTask(folder, path, dataset, options, gate, chunk, name, withdrawn, digests, measure)
+        return IngestTask(folder.absolute(), path, dataset, options, gate, chunk, name, withdrawn, digests, measure)
 
     new = entries() if finished is None else finished.new_entries(entries, digest)
     yield from map(task, _chunks(new, dataset.records_per_shard))

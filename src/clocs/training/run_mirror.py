@@ -185,8 +185,7 @@ class RunMirror:
 
     def _object(self, name: str, entry: dict[str, Any]) -> ObjectPath:
         """Return the object of a file. Its name contains the hash, so it is never overwritten."""
-        path = PurePosixPath(name)
-        return self.remote / FILES / path.parent.as_posix() / f"{path.stem}-{entry['sha256'][:16]}{path.suffix}"
+        return _object_of(self.remote, name, entry)
 
     def _fetch(self, listed: dict[str, Any]) -> None:
         """Fetch files. A checkpoint's JSON file and the result come last, because they declare the others complete."""
@@ -204,3 +203,18 @@ class RunMirror:
         for path in (self.remote / FILES).rglob("*"):
             if path not in kept:
                 path.opened.delete(path.key)
+
+
+def mirrored_files(run: ObjectPath) -> dict[str, ObjectPath]:
+    """Return the objects of a run's files by name; empty if there is no copy of a run."""
+    path = run / LATEST
+    try:
+        latest: Latest = unseal(path.read_bytes(), str(path))
+    except FileNotFoundError:
+        return {}
+    return {name: _object_of(run, name, entry) for name, entry in latest["files"].items()}
+
+
+def _object_of(run: ObjectPath, name: str, entry: dict[str, Any]) -> ObjectPath:
+    path = PurePosixPath(name)
+    return run / FILES / path.parent.as_posix() / f"{path.stem}-{entry['sha256'][:16]}{path.suffix}"

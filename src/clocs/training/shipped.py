@@ -1,4 +1,4 @@
-"""Folders of encoders: those shipped with the package, and those of the user."""
+"""Folders of encoders: those shipped with the package, and those of the user, on disk or in a bucket."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from importlib import resources
 from pathlib import Path
 
 from clocs.core.errors import ConfigError
+from clocs.core.locations import ObjectPath, to_location
+from clocs.core.object_cache import local_tree
+from clocs.training.encoder_folder import CONFIG
+from clocs.training.run_mirror import mirrored_files
 
+BEST = "best/"
+"""Beginning of the names of a run's files that are its best encoder."""
 DEFAULT_ENCODER = "clocs-small"
 """Name of the shipped encoder that is used by default."""
 
@@ -23,7 +29,8 @@ def find_encoder_folder(name_or_folder: str | os.PathLike[str]) -> Path:
     """Return the folder of an encoder.
 
     Args:
-        name_or_folder: Name of a shipped encoder, folder of an encoder, or folder of a run, for its best encoder.
+        name_or_folder: Name of a shipped encoder, folder of an encoder, or folder of a run, for its best encoder. A
+            folder in a bucket is copied to this machine.
 
     Raises:
         ConfigError: There is no such encoder.
@@ -31,7 +38,9 @@ def find_encoder_folder(name_or_folder: str | os.PathLike[str]) -> Path:
     name, shipped = os.fspath(name_or_folder), shipped_encoders()
     if name in shipped:
         return shipped[name]
-    folder = Path(name)
+    folder = to_location(name)
+    if isinstance(folder, ObjectPath):
+        return _copied_folder(folder)
     if (folder / "best" / "config.json").exists():
         return folder / "best"
     if folder.is_dir():
@@ -40,3 +49,16 @@ def find_encoder_folder(name_or_folder: str | os.PathLike[str]) -> Path:
     hint = f" Did you mean '{near[0]}'?" if near else ""
     known = ", ".join(shipped) or "none"
     raise ConfigError(f"'{name}' is neither a folder nor a shipped encoder ({known}).{hint}")
+
+
+def _copied_folder(folder: ObjectPath) -> Path:
+    """Return this machine's copy of an encoder in a bucket: a folder of an encoder, of a run, or the copy of a run."""
+    listed = mirrored_files(folder)
+    found = {name.removeprefix(BEST): path for name, path in listed.items() if name.startswith(BEST)}
+    if not listed:
+        root = folder / "best" if (folder / "best" / CONFIG).exists() else folder
+        if (root / CONFIG).exists():
+            found = {path.relative_to(root).as_posix(): path for path in root.rglob("*")}
+    if CONFIG not in found:
+        raise ConfigError(f"{folder} has no encoder. Pass the folder of an encoder or of a finished run.")
+    return local_tree(folder, {name: found[name] for name in sorted(found, key=lambda name: (name == CONFIG, name))})

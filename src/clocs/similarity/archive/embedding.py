@@ -162,8 +162,8 @@ def _tasks(folder: Path, encoder: PretrainedEncoder, store: Store, about: dict[s
         for first in range(0, shard.records, RECORDS_PER_TASK):
             last = min(first + RECORDS_PER_TASK, shard.records)
             yield Task(
-                folder=folder,
-                store=store.folder,
+                folder=folder.absolute(),
+                store=store.folder.absolute(),
                 version=store.manifest.version,
                 first=start + first,
                 last=start + last,

@@ -61,6 +61,15 @@ def test_an_encoder_without_sampling_rate_needs_its_own_dataset(store: Store, mo
         chosen(told(FramePolicy(num_samples=2500, num_source_samples=2500, normalization="minmax")), here, "encoder")
 
 
+def test_an_encoder_of_several_leads_has_its_own_leads(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = FramePolicy(num_samples=2500, sampling_rate=500, leads=("II", "V2"), excluded_leads=(("r7", "V2"),))
+    trained = FramePolicy(
+        num_samples=1000, sampling_rate=100, leads=("I", "II", "V1"), allow_missing_leads=True, unnamed_lead="I"
+    )
+    found = chosen(told(trained), store_with(store, own, monkeypatch), "encoder", in_channels=3)
+    assert found == trained.model_copy(update={"excluded_leads": own.excluded_leads})
+
+
 def test_frames_of_the_paper_note_another_sampling_rate(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     here = store_with(store, CHAPMAN, monkeypatch)
     assert chosen(told(POLICY), here, "paper") == CHAPMAN

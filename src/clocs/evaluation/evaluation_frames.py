@@ -25,18 +25,11 @@ def frame_policy_for(about: dict[str, Any], store: Store, choice: FrameChoice) -
     Raises:
         ConfigError: The dataset has no frames that the encoder takes.
     """
-    policy = _policy(about["input"], store, choice)
-    if in_channels(about) == 1:
-        return policy
-    trained = FramePolicy.model_validate(about["input"]["policy"])
-    leads = tuple(about["input"]["leads"])  # one a channel, instead of the leads of the dataset's policy
-    return policy.model_copy(update={"leads": leads, "allow_missing_leads": trained.allow_missing_leads})
-
-
-def _policy(input: dict[str, Any], store: Store, choice: FrameChoice) -> FramePolicy:
-    """Return the policy for an encoder that takes one lead at a time."""
-    own = store.frame_policy("evaluation")
-    trained = FramePolicy.model_validate(input["policy"])
+    input = about["input"]
+    own, trained = store.frame_policy("evaluation"), FramePolicy.model_validate(input["policy"])
+    if in_channels(about) > 1:  # a lead a channel, instead of the leads of the dataset's policy
+        leads = {"leads": tuple(input["leads"]), "allow_missing_leads": trained.allow_missing_leads}
+        own = own.model_copy(update=leads)
     if choice == "encoder" and trained.sampling_rate is not None:
         unknown_gain = trained.normalization == "none" and (input.get("unit", "mV"), _units(store)) == ("mV", {"adu"})
         normalization = "typical" if unknown_gain else trained.normalization

@@ -7,15 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch import nn
 
 import clocs
 from clocs.core.errors import ConfigError
 from clocs.evaluation.benchmark import benchmark as module
 from clocs.evaluation.benchmark.cells import Way
+from clocs.evaluation.benchmark.embedders import load_embedder
 from clocs.evaluation.benchmark.task_evaluation import BenchmarkOptions
 from clocs.inference.classification import format_set
 from clocs.signals.framing import FramePolicy
 from clocs.store.frames import Frames
+from tests.evaluation.benchmark.conftest import Moments
 
 QUICK = BenchmarkOptions(label_fractions=(1.0,), selections=("validation",), replicates=100)
 
@@ -42,6 +45,37 @@ def test_an_unknown_encoder_is_refused_before_any_work(stores: Path, tmp_path: P
     with pytest.raises(ConfigError, match="no-such-encoder"):
         clocs.benchmark(["no-such-encoder"], stores, tmp_path / "out", tasks=["synthetic:rhythm"])
     assert not (tmp_path / "out").exists()
+
+
+def test_embedders_of_other_models_take_part(stores: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    every = module._cells
+    monkeypatch.setattr(module, "_cells", lambda *given: [cell for cell in every(*given) if cell.encoder])
+    result = clocs.benchmark([Moments()], stores, tmp_path, tasks=["synthetic:sex"], options=QUICK)
+    assert result.failed == []
+    (row,) = result.rows
+    assert row["encoder"] == {"name": "moments", "control": "", "seen": None}
+    assert row["rows"][0]["dimension"] == 2 * 3, "mean and standard deviation; mean, maximum and minimum over frames"
+
+
+def test_a_module_has_an_untrained_control_and_its_weights_are_part_of_the_name() -> None:
+    def cells(network: nn.Module) -> list[module.BenchmarkCell]:
+        embedders = {"mine": load_embedder(network, policy=FramePolicy(num_samples=500, sampling_rate=100))}
+        return list(module._identified(module._cells(["mine"], [("made-up", "pair")], ["linear"], QUICK), embedders))
+
+    network = nn.Sequential(nn.Conv1d(1, 4, 15, 5), nn.AdaptiveMaxPool1d(1), nn.Flatten())
+    before = cells(network)
+    assert [cell.control for cell in before] == ["", "untrained", "random kernels"]
+    assert [cell.initial_weights_sha256 for cell in before] == [None] * 3
+    nn.init.zeros_(network.get_parameter("0.weight"))
+    changed = [old.key != new.key for old, new in zip(before, cells(network), strict=True)]
+    assert changed == [True, True, False]
+
+
+def test_modules_without_frames_and_equal_names_are_refused(stores: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="Flatten: its frames and leads are unknown"):
+        clocs.benchmark([nn.Flatten()], stores, tmp_path)  # type: ignore[list-item]
+    with pytest.raises(ConfigError, match="Several encoders are named 'moments'"):
+        clocs.benchmark([Moments(), Moments()], stores, tmp_path)
 
 
 def test_cells_of_every_way() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -12,7 +14,9 @@ from typing import Any, Final
 from clocs.core import engine as engines
 from clocs.core.errors import ConfigError
 from clocs.core.files import write_bytes
+from clocs.core.run_identity import identity_hash
 from clocs.evaluation.benchmark.cells import RANDOM_KERNELS, BenchmarkCell, Control, Way, run_cell
+from clocs.evaluation.benchmark.embedders import Embedder, EncoderEmbedder
 from clocs.evaluation.benchmark.page import RESULTS, write_pages
 from clocs.evaluation.benchmark.scratch_networks import SCRATCH
 from clocs.evaluation.benchmark.summary import summarize, task_of
@@ -41,7 +45,7 @@ class BenchmarkResult:
 
 
 def benchmark(
-    encoders: Sequence[str | os.PathLike[str]],
+    encoders: Sequence[str | os.PathLike[str] | Embedder],
     stores: str | os.PathLike[str],
     out: str | os.PathLike[str],
     *,
@@ -63,8 +67,10 @@ def benchmark(
     split of their task is another one now. Encoders that have seen test recordings are refused.
 
     Args:
-        encoders: Names of shipped encoders, folders of encoders or runs, and ``scratch:NETWORK`` for a registered
-            encoder that is trained from scratch, such as ``scratch:resnet``.
+        encoders: Names of shipped encoders, folders of encoders or runs, ``scratch:NETWORK`` for a registered encoder
+            that is trained from scratch, such as ``scratch:resnet``, and embedders of other models, see
+            :func:`clocs.evaluation.benchmark.embedders.load_embedder`. Which recordings the training of an embedder has
+            seen is unknown and not checked.
         stores: Folder of stores, each with a split of the name ``default``.
         out: Folder of results: ``benchmark.json``, ``benchmark.md``, ``benchmark.html``, and cached features.
         tasks: Tasks as ``STORE`` for all tasks of a store or ``STORE:TASK``. Empty: all tasks of all stores.
@@ -84,7 +90,8 @@ def benchmark(
         The rows, the page, and the cells that failed.
 
     Raises:
-        ConfigError: There is no such store, task, encoder or lead, or leads are chosen for networks that are trained.
+        ConfigError: There is no such store, task, encoder or lead, leads are chosen for networks that are trained, two
+            encoders have one name, or an encoder is a module without a statement of its frames.
 
     Example:
         >>> from clocs.evaluation.benchmark.task_evaluation import BenchmarkOptions
@@ -99,7 +106,8 @@ def benchmark(
     folder = Path(out)
     workspace = Workspace(Path(stores), folder / "runs", folder)
     chosen = list(_chosen_tasks(Path(stores), tasks))
-    names = [os.fspath(encoder) for encoder in encoders]
+    names = _names(encoders)
+    embedders = {encoder.name: encoder for encoder in encoders if isinstance(encoder, Embedder)}
     trained = set(_chosen_tasks(Path(stores), trained_tasks)) if trained_tasks else None
     if leads and (tuple(ways) != ("linear",) or any(name.startswith(SCRATCH) for name in names)):
         raise ConfigError("Leads can be chosen for linear models alone. Leave out other ways, or the leads.")
@@ -108,14 +116,42 @@ def benchmark(
         cell.model_copy(update={"leads": chosen_leads})
         for cell in _cells(names, chosen, ways, options or BenchmarkOptions(), max_epochs, trained)
     ]
+    cells = list(_identified(cells, embedders))
     for cell in cells:
         workspace.name(cell)  # raises early if an encoder or a split is missing
-    summary = run_grid(cells, workspace, run_cell, engine=engine, workers=workers, progress=progress)
+    compute = functools.partial(run_cell, embedders=embedders) if embedders else run_cell
+    summary = run_grid(cells, workspace, compute, engine=engine, workers=workers, progress=progress)
     rows = summarize([row for cell in cells if (row := workspace.result(cell)) is not None])
     rows = _earlier_rows(folder / RESULTS, rows) + rows
     content = {"protocol": PROTOCOL, "rows": rows, "failed": summary.failed}
     write_bytes(folder / RESULTS, json.dumps(content, indent=1, sort_keys=True).encode())
     return BenchmarkResult(rows, write_pages(folder), summary.failed)
+
+
+def _names(encoders: Sequence[str | os.PathLike[str] | Embedder]) -> list[str]:
+    """Return the name of each encoder in tables, or its folder."""
+    names = []
+    for encoder in encoders:
+        if not isinstance(encoder, str | os.PathLike | Embedder):
+            raise ConfigError(
+                f"{type(encoder).__name__}: its frames and leads are unknown. Pass load_embedder(module, policy=...), "
+                "from clocs.evaluation.benchmark.embedders."
+            )
+        names.append(encoder.name if isinstance(encoder, Embedder) else os.fspath(encoder))
+    again = [name for name, count in Counter(names).items() if count > 1]
+    if again:
+        raise ConfigError(f"Several encoders are named '{again[0]}'. Pass another name= to load_embedder.")
+    return names
+
+
+def _identified(cells: Iterable[BenchmarkCell], embedders: Mapping[str, Embedder]) -> Iterator[BenchmarkCell]:
+    """Iterate over cells, those of embedders with their hash. An embedder without a torch module has no control."""
+    hashes = {name: identity_hash({"embedder": embedder.identity}) for name, embedder in embedders.items()}
+    for cell in cells:
+        if cell.encoder not in embedders:
+            yield cell
+        elif not cell.control or isinstance(embedders[cell.encoder], EncoderEmbedder):
+            yield cell.model_copy(update={"embedder_sha256": hashes[cell.encoder]})
 
 
 def _earlier_rows(results: Path, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

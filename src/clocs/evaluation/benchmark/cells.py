@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
@@ -45,7 +46,10 @@ class BenchmarkCell(Cell):
     kind: ClassVar[str] = "benchmark"
 
     encoder: str = ""
-    """Name of a shipped encoder, folder of an encoder or run, or ``scratch:NETWORK``; empty for random kernels."""
+    """Name of a shipped encoder, folder of an encoder or run, ``scratch:NETWORK``, or the name of an embedder; empty
+    for random kernels."""
+    embedder_sha256: str = ""
+    """Hash of the identity of an embedder that was passed as an object; empty for all others."""
     control: Control = ""
     """The untrained control to evaluate instead of the encoder."""
     dataset: str
@@ -75,8 +79,8 @@ class BenchmarkCell(Cell):
 
     @property
     def initial_weights_sha256(self) -> str | None:
-        """Hash of the encoder's weights; None for random ones."""
-        if not self.encoder or self.encoder.startswith(SCRATCH):
+        """Hash of the encoder's weights; None for random ones, and for embedders, which have a hash of their own."""
+        if not self.encoder or self.encoder.startswith(SCRATCH) or self.embedder_sha256:
             return None
         return str(_about(self.encoder)["weights_sha256"])
 
@@ -86,12 +90,15 @@ class BenchmarkCell(Cell):
         return Workload(1.0, ((f"{who} on {self.dataset}", (who, self.dataset)), (who, (who,))), 300.0)
 
 
-def run_cell(cell: BenchmarkCell, workspace: Workspace) -> dict[str, Any]:
+def run_cell(
+    cell: BenchmarkCell, workspace: Workspace, embedders: Mapping[str, Embedder] | None = None
+) -> dict[str, Any]:
     """Evaluate an encoder or a control on a task.
 
     Args:
         cell: The cell.
         workspace: Folders of the benchmark. Features are kept in the folder of runs.
+        embedders: Embedders that were passed as objects, by name.
 
     Returns:
         The row of the cell: what was evaluated, counts of the task, and a row for each set of features, label
@@ -103,7 +110,8 @@ def run_cell(cell: BenchmarkCell, workspace: Workspace) -> dict[str, Any]:
     start = time.perf_counter()
     store = open_store(workspace.store(cell.dataset))
     split, targets = store.split(), task_targets(store, cell.task)
-    prepared = _prepare(cell.encoder, cell.control, cell.way, cell.leads, store.folder, split.sha256, workspace.runs)
+    encoder = (embedders or {}).get(cell.encoder, cell.encoder)
+    prepared = _prepare(encoder, cell.control, cell.way, cell.leads, store.folder, split.sha256, workspace.runs)
     features_at = time.perf_counter()
     if isinstance(prepared.inputs, TrainedWayInputs):
         assert cell.training is not None
@@ -140,14 +148,20 @@ class _Prepared:
     solver: Solver
     """Algorithm of linear models on these features."""
     seen: Any
-    """Number of recordings of each part that the training has seen; None for a control."""
+    """Number of recordings of each part that the training has seen; None for a control and for an embedder."""
     inputs: dict[str, RecordingFeatures] | TrainedWayInputs
     """Features by the name of the output, or inputs and network of a training."""
 
 
 @functools.lru_cache(maxsize=1)
 def _prepare(
-    encoder: str, control: Control, way: Way, leads: tuple[str, ...], folder: Path, split_sha256: str, runs: Path
+    encoder: str | Embedder,
+    control: Control,
+    way: Way,
+    leads: tuple[str, ...],
+    folder: Path,
+    split_sha256: str,
+    runs: Path,
 ) -> _Prepared:
     """Compute or read the inputs of a store. Those of the last store are kept for the next task."""
     store = open_store(folder)
@@ -159,7 +173,7 @@ def _prepare(
     embedder, seen = _embedder(encoder, store), None
     if control == "untrained":
         embedder = untrained_embedder(embedder, store, train)
-    elif not encoder.startswith(SCRATCH):
+    elif isinstance(encoder, str) and not encoder.startswith(SCRATCH):
         seen = check_leakage(find_encoder_folder(encoder), _about(encoder), store, split)["seen"]
     if way != "linear":
         return _Prepared(embedder.name, "logistic", seen, TrainedWayInputs.prepare(way, embedder, store, train, runs))
@@ -167,7 +181,8 @@ def _prepare(
         embedder = fit_adapted_pca(embedder, store, train)
     name = _name(embedder, leads)
     if leads and embedder.all_leads:
-        embedder, leads = mask_leads(embedder, leads, allows_missing_leads(_about(encoder)["input"])), ()
+        may_lack_leads = isinstance(encoder, str) and allows_missing_leads(_about(encoder)["input"])
+        embedder, leads = mask_leads(embedder, leads, may_lack_leads), ()
     return _Prepared(name, "logistic", seen, recording_features(embedder, store, cache=cache, leads=leads))
 
 
@@ -176,8 +191,8 @@ def _name(embedder: Embedder, leads: tuple[str, ...]) -> str:
     return f"{embedder.name}, {format_set(leads)}" if leads else embedder.name
 
 
-def _embedder(encoder: str, store: Store) -> Embedder:
-    if encoder.startswith(SCRATCH):
+def _embedder(encoder: str | Embedder, store: Store) -> Embedder:
+    if isinstance(encoder, str) and encoder.startswith(SCRATCH):
         return scratch_embedder(encoder, store)
     return load_embedder(encoder)
 

@@ -252,7 +252,6 @@ def test_no_module_bypasses_checksums() -> None:
         r"\bmemory_map\(": {
             "inference/classified_rows.py",
             "store/arrow_files.py",
-            "store/patient_search.py",  # lists the splits that name a patient; nothing is computed from them
             "store/segments.py",  # hashed whole when it is opened, like a split
             "store/splits.py",
             "similarity/archive/archive.py",

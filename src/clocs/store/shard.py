@@ -341,9 +341,14 @@ class Shard:
         kind = schema(self.info.dtype).field(name).type.value_type.to_pandas_dtype()
         return column_view(column.values, kind), column_view(column.offsets, np.int32)
 
+    @functools.cached_property
+    def _metadata(self) -> pa.RecordBatch:
+        """Checked columns of recordings."""
+        return self.columns(_METADATA)
+
     def recording(self, row: int) -> Recording:
         """Read a recording with its stored leads only."""
-        data = self.columns(_METADATA).slice(row, 1).to_pylist()[0]
+        data = self._metadata.slice(row, 1).to_pylist()[0]
         extra = dict(data["extra"])
         return Recording(
             digital=self.digital(row),

@@ -180,9 +180,19 @@ def test_folder_is_rejected_with_advice(tmp_path: Path) -> None:
 
 
 def test_unknown_content_is_rejected_with_a_list_of_formats(tmp_path: Path) -> None:
-    (tmp_path / "scan.pdf").write_bytes(b"%PDF-1.7 ...")
-    with pytest.raises(FormatError, match=r"scan\.pdf: not a format clocs knows \(wfdb, chapman-csv, irhythm"):
-        read(tmp_path / "scan.pdf")
+    (tmp_path / "ecg.doc").write_bytes(b"Dear colleague")
+    with pytest.raises(FormatError, match=r"ecg\.doc: not a format clocs knows \(wfdb, chapman-csv, irhythm"):
+        read(tmp_path / "ecg.doc")
+
+
+@pytest.mark.parametrize(
+    ("start", "kind"),
+    [(b"%PDF-1.7", "PDF"), (b"\x89PNG\r\n\x1a\n", "PNG"), (b"\xff\xd8\xff\xe0", "JPEG"), (b"MM\0*", "TIFF")],
+)
+def test_images_are_rejected_with_advice(start: bytes, kind: str, tmp_path: Path) -> None:
+    (tmp_path / "scan").write_bytes(start + bytes(100))
+    with pytest.raises(FormatError, match=f"scan: images of ECGs are not read, and this is a {kind} file. Export"):
+        read(tmp_path / "scan")
 
 
 def test_missing_file_is_rejected(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from clocs.core.errors import ConfigError, FormatError
 from clocs.core.identity import Identity, check_identity_fields
@@ -19,6 +19,15 @@ from clocs.signals.leads import add_derived_leads
 
 HEAD_BYTES = 4096
 """Number of bytes at the start of a file that ``Format.matches`` receives."""
+IMAGES: Final = {
+    b"%PDF": "PDF",
+    b"\x89PNG": "PNG",
+    b"\xff\xd8\xff": "JPEG",
+    b"II*\0": "TIFF",
+    b"MM\0*": "TIFF",
+    b"GIF8": "GIF",
+}
+"""Beginnings of files with images, and their names."""
 
 
 class _MatchFunction(Protocol):
@@ -213,6 +222,13 @@ def _detect(source: Source, name: str) -> tuple[Format, str]:
             return format, candidate
     if not source.exists(name):
         raise FormatError(f"{name}: no such file in {source.path}")
+    head = source.head(name, HEAD_BYTES)
+    for start, kind in IMAGES.items():
+        if head.startswith(start):
+            raise FormatError(
+                f"{name}: images of ECGs are not read, and this is a {kind} file. Export the signal from the device or "
+                "its archive, for example as DICOM, SCP-ECG or XML."
+            )
     raise FormatError(f"{name}: not a format clocs knows ({', '.join(FORMATS.names())})")
 
 

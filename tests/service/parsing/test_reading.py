@@ -134,9 +134,20 @@ def test_a_header_without_its_signal_says_what_to_do(real_data: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("data", [b"", b"hello", b"\x89PNG\r\n\x1a\n" + bytes(1000), b"%PDF-1.4"])
-def test_other_files_are_explained(data: bytes) -> None:
-    assert "not a format clocs knows (wfdb, chapman-csv" in refusal({"mrs-smith.pdf": data})
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"", "not a format clocs knows (wfdb, chapman-csv"),
+        (b"hello", "not a format clocs knows (wfdb, chapman-csv"),
+        (
+            b"\x89PNG\r\n\x1a\n" + bytes(1000),
+            "images of ECGs are not read, and this is a PNG file. Export the signal from",
+        ),
+        (b"%PDF-1.4", "images of ECGs are not read, and this is a PDF file. Export the signal from"),
+    ],
+)
+def test_other_files_are_explained(data: bytes, said: str) -> None:
+    assert said in refusal({"mrs-smith.pdf": data})
     assert "smith" not in refusal({"mrs-smith.pdf": data})
 
 

@@ -90,7 +90,7 @@ def _embed_store(
     if as_json:
         typer.echo(json.dumps({"archive": str(out), "version": about.version, "sha256": about.sha256, **counts}))
         return
-    rows = [("in", about.records_in), ("embedded", about.embedded)]
+    rows = [("recordings of the store", about.records_in), ("embedded", about.embedded)]
     rows += [(f"refused: {reason}", count) for reason, count in about.refused.items()]
     rows += [("of withdrawn patients, left out", about.withdrawn)] if about.withdrawn else []
     print_table([str(out), f"version {about.version}"], rows)
@@ -196,7 +196,7 @@ def _classify_all(
     if as_json:
         typer.echo(json.dumps({"out": str(out), **counts}))
         return
-    print_table([str(out), "recordings"], [("in", made.recordings), ("without classes", len(made.withheld))])
+    print_table([str(out), "recordings"], [("all", made.recordings), ("without classes", len(made.withheld))])
     typer.echo(NOTICE)
 
 

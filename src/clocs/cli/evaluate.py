@@ -276,6 +276,7 @@ def compare_command(
     if as_json:
         typer.echo(json.dumps({level: item.as_dict() for level, item in found.items()}))
         return
+    typer.echo("AUC of the first minus AUC of the second, with 95 % intervals over patients")
     for level, item in found.items():
         typer.echo(f"per {level:<10} {item.value:+.4f}  ({item.low:+.4f} to {item.high:+.4f})")
 

@@ -79,7 +79,7 @@ def report_row(name: str, report: Report) -> dict[str, Any]:
     absent = [f"{key}: {item.reason}" for key, item in measured.values().items() if item.value is None]
     row["not_measured"] = "; ".join(absent)
     if found is not None:
-        row |= {"classifier": found.classifier, "leads": " ".join(found.leads), "notes": " ".join(found.notes)}
+        row |= {"classifier": found.classifier, "leads": " ".join(found.leads), "notes": "; ".join(found.notes)}
         row["prediction_set"] = found.set_statement
         row |= {probability_column(item.name): item.probability for item in found.classes}
     return row | asdict(report.origin)

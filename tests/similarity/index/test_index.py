@@ -331,10 +331,19 @@ def test_filters_act_inside_the_search(
     assert hit == 1 if kind == "exact" or share < 0.05 else hit >= 0.99
 
 
+def test_building_the_same_index_again_changes_nothing(scattered: Archive, tmp_path: Path) -> None:
+    build_index(scattered, tmp_path / "index")
+    PatientIndex(tmp_path / "index").withdraw(["p3"])
+    files = {path: path.stat().st_mtime_ns for path in (tmp_path / "index").rglob("*.arrow")}
+    build_index(scattered.folder, tmp_path / "index")
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "index").rglob("*.arrow")} == files
+    assert len(open_index(tmp_path / "index")) == 39, "a withdrawn patient stays out"
+
+
 def test_incompatible_inputs_are_rejected(scattered: Archive, tmp_path: Path) -> None:
     build_index(scattered, tmp_path / "index")
-    with pytest.raises(ConfigError, match="already"):
-        build_index(scattered, tmp_path / "index")
+    with pytest.raises(ConfigError, match="already holds another index"):
+        build_index(scattered, tmp_path / "index", "hnsw")
     foreign = write_archive(tmp_path / "foreign", people(2), clustered(2, E), weights="f" * 64)
     with pytest.raises(ConfigError, match="different encoders"):
         add_archive(tmp_path / "index", foreign)

@@ -27,6 +27,7 @@ from clocs.similarity.index.manifest import (
     MANIFEST_FILE,
     ArchiveInfo,
     IndexManifest,
+    read_index_manifest,
     write_index_manifest,
 )
 from clocs.similarity.index.searcher import KINDS
@@ -49,11 +50,12 @@ Folder = str | os.PathLike[str]
 def build_index(archive: Archive | Folder, folder: Folder, kind: str = "exact") -> None:
     """Build an index of the patients of an archive.
 
-    A patient is represented by the mean of the unit vectors of all recordings, scaled to unit length.
+    A patient is represented by the mean of the unit vectors of all recordings, scaled to unit length. A repeated call
+    does nothing.
 
     Args:
         archive: An archive of embeddings, or its folder.
-        folder: Folder of the new index.
+        folder: Folder of the index.
         kind: ``"exact"``, ``"hnsw"`` or ``"ivfpq"``. The last two search approximately, suit millions of patients and
             need the extra ``search``.
 
@@ -61,7 +63,7 @@ def build_index(archive: Archive | Folder, folder: Folder, kind: str = "exact") 
         Nothing; open the index with :func:`clocs.open_index`.
 
     Raises:
-        ConfigError: The archive is empty, or the folder already holds an index.
+        ConfigError: The archive is empty, or the folder holds an index of another archive or kind.
         MissingExtraError: The kind needs the extra ``search``.
 
     Example:
@@ -78,7 +80,12 @@ def build_index(archive: Archive | Folder, folder: Folder, kind: str = "exact") 
         raise ConfigError(f"{opened.folder} has no embeddings: every recording was refused.")
     with lock_folder(root):
         if (root / MANIFEST_FILE).exists():
-            raise ConfigError(f"{root} already holds an index. Add to it, rebuild it, or choose another folder.")
+            held = read_index_manifest(root)
+            if (held.kind, held.archives) == (kind, (_archive_info(opened, root),)):
+                return
+            raise ConfigError(
+                f"{root} already holds another index. Add the archive to it, rebuild it, or choose another folder."
+            )
         _remove_unlisted(root, ())
         writer = IndexWriter(root, 1, kind, opened.embedding_dim, [], np.empty(0, np.int64))
         done = writer.add_recordings(opened, 0, read_withdrawn(root))

@@ -77,11 +77,12 @@ function queryText(query) {
     return given.length ? `?${new URLSearchParams(given)}` : "";
 }
 
-async function send(address, { files = null, fields = null, signal = null, method = files || fields ? "POST" : "GET" }) {
+async function send(address, { files = null, fields = null, signal = null, method: asked = null }) {
     while (!token.canBeSent()) await token.ask(true);
     const used = token.current();
     const headers = used === null ? {} : { Authorization: `Bearer ${used}` };
     const body = files || fields ? new FormData() : null;
+    const method = asked ?? (body ? "POST" : "GET");
     for (const [name, text] of Object.entries(fields ?? {})) body.append(name, text);
     for (const file of files ?? []) body.append("files", file, file.name);
     try {

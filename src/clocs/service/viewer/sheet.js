@@ -39,8 +39,8 @@ export const canBeStandard = (recording) => hasStandardLeads(recording) && recor
  * {lead, name (as written beside it), derived, values, rate, from, to (seconds), x, zero, nameAt (mm), pulse, role,
  * beneath}. `cut` are the leads that go beyond their reach.
  * `beneath`: other values, the distance to which is shaded. `role`: "trace" or "other". A sheet that is `timed` has
- * its seconds written along the lower edge; `marks` are places of dashed lines. A sheet of `columns` has one page of the
- * recording, and is fitted in as a whole.
+ * its seconds written along the lower edge; `marks` are places of dashed lines. A sheet of `columns` has one page of
+ * the recording, and is fitted in as a whole.
  */
 export const standardSheet = (recording, settings) => columnSheet(THREE_ROWS, recording, settings);
 

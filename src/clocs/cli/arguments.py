@@ -59,6 +59,9 @@ Device = Annotated[
     str | None,
     typer.Option("--device", help="Run the encoder with torch on this device, e.g. cuda. Default: ONNX Runtime."),
 ]
+EvaluationDevice = Annotated[
+    str | None, typer.Option("--device", help="Run the encoder on this torch device, e.g. cuda. Default: the CPU.")
+]
 
 
 def read_ids(path: Path) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from clocs.cli.arguments import AsJson, Checkpoint, SplitName, SplitStoreFolder, Threads
+from clocs.cli.arguments import AsJson, Checkpoint, EvaluationDevice, SplitName, SplitStoreFolder, Threads
 from clocs.cli.terminal import training_progress
 from clocs.core.errors import ConfigError
 
@@ -68,6 +68,7 @@ def probe_command(
         bool, typer.Option(help="Keep BatchNorm and dropout in training mode, as the paper's code does.")
     ] = False,
     runs: RunsFolder = Path("runs"),
+    device: EvaluationDevice = None,
     num_threads: Threads = 1,
     as_json: AsJson = False,
 ) -> None:
@@ -80,7 +81,15 @@ def probe_command(
     torch.set_num_threads(num_threads)
     labels = {**_labels(label_fraction, num_labelled_patients), "label_unit": label_unit, "seed": seed}
     kind = {"representation": representation, "task": task, "leads": _names(leads)}
-    given = {**labels, **kind, "split": split, "frames": frames, "solver": solver, "train_mode": train_mode}
+    given = {
+        **labels,
+        **kind,
+        "split": split,
+        "frames": frames,
+        "solver": solver,
+        "train_mode": train_mode,
+        "device": device,
+    }
     config = validate_model(ProbeConfig, {**given, "subgroups": _names(subgroups)}, "clocs evaluate probe")
     _show(probe(checkpoint, store, config, runs=runs), as_json)
 
@@ -110,6 +119,7 @@ def finetune_command(
     optimizer: Annotated[str, typer.Option(help="Train with this optimizer: adam or adamw.")] = "adam",
     learning_rate: Annotated[float, typer.Option(help="Set the learning rate.")] = 1e-4,
     runs: RunsFolder = Path("runs"),
+    device: EvaluationDevice = None,
     num_threads: Threads = 1,
     as_json: AsJson = False,
 ) -> None:
@@ -125,7 +135,7 @@ def finetune_command(
         "optimizer": optimizer,
         "learning_rate": learning_rate,
     }
-    given = {**labels, **ends, **steps, "split": split, "frames": frames, "num_threads": num_threads}
+    given = {**labels, **ends, **steps, "split": split, "frames": frames, "num_threads": num_threads, "device": device}
     config = validate_model(FinetuneConfig, {**given, "subgroups": _names(subgroups)}, "clocs evaluate finetune")
     with training_progress(max_epochs) as progress:
         found = finetune(checkpoint, store, config, runs=runs, progress=progress)

@@ -10,7 +10,16 @@ from typing import Annotated, Any
 
 import typer
 
-from clocs.cli.arguments import AsJson, Checkpoint, Plot, SplitName, SplitStoreFolder, StoreFolder, Threads
+from clocs.cli.arguments import (
+    AsJson,
+    Checkpoint,
+    EvaluationDevice,
+    Plot,
+    SplitName,
+    SplitStoreFolder,
+    StoreFolder,
+    Threads,
+)
 from clocs.cli.terminal import print_table
 from clocs.core.errors import ConfigError
 
@@ -40,12 +49,13 @@ def score_command(
     part: Part = "test",
     frames: Frames = "encoder",
     seed: Seed = 0,
+    device: EvaluationDevice = None,
     as_json: AsJson = False,
 ) -> None:
     """Score label agreement of the nearest patients, and retrieval of a patient's other segments."""
     from clocs.similarity.scoring.scores import score_similarity
 
-    options: dict[str, Any] = {"split": split, "part": part, "frames": frames, "seed": seed}
+    options: dict[str, Any] = {"split": split, "part": part, "frames": frames, "seed": seed, "device": device}
     found = {name: score_similarity(name, store, k=k, **options) for name in _split_names(checkpoints)}
     if as_json:
         typer.echo(json.dumps(found))
@@ -63,6 +73,7 @@ def distances_command(
     part: Part = "validation",
     frames: Frames = "encoder",
     seed: Seed = 0,
+    device: EvaluationDevice = None,
     plot: Plot = None,
     as_json: AsJson = False,
 ) -> None:
@@ -71,7 +82,7 @@ def distances_command(
     from clocs.evaluation.scoring import format_interval
     from clocs.similarity.scoring.scores import score_distances
 
-    options: dict[str, Any] = {"split": split, "part": part, "frames": frames, "seed": seed}
+    options: dict[str, Any] = {"split": split, "part": part, "frames": frames, "seed": seed, "device": device}
     found = {name: score_distances(name, store, **options) for name in _split_names(checkpoints)}
     if plot is not None:
         short = {Path(name).name for name in found}
@@ -98,6 +109,7 @@ def map_command(
     part: Part = "test",
     frames: Frames = "encoder",
     seed: Seed = 0,
+    device: EvaluationDevice = None,
     plot: Plot = None,
     as_json: AsJson = False,
 ) -> None:
@@ -106,7 +118,7 @@ def map_command(
     from clocs.similarity.patient_map import map_patients
     from clocs.similarity.scoring.cohort import open_cohort
 
-    options: dict[str, Any] = {"split": split, "part": part, "frames": frames, "seed": seed}
+    options: dict[str, Any] = {"split": split, "part": part, "frames": frames, "seed": seed, "device": device}
     cohorts = {store: open_cohort(checkpoint, store, **options) for store in _split_names(stores)}
     found = map_patients(list(cohorts.values()), method, seed=seed)
     target = plot or (None if as_json else Path("patient-map.png"))
@@ -136,6 +148,7 @@ def groups_command(
     part: Part = "test",
     frames: Frames = "encoder",
     seed: Seed = 0,
+    device: EvaluationDevice = None,
     plot: Plot = None,
     as_json: AsJson = False,
 ) -> None:
@@ -144,7 +157,7 @@ def groups_command(
     from clocs.similarity.patient_groups import group_patients
     from clocs.similarity.scoring.cohort import open_cohort
 
-    options: dict[str, Any] = {"split": split, "part": part, "frames": frames, "seed": seed}
+    options: dict[str, Any] = {"split": split, "part": part, "frames": frames, "seed": seed, "device": device}
     cohort = open_cohort(checkpoint, store, **options)
     found = group_patients(cohort, min_group_size=min_group_size, cluster_selection=cluster_selection.value)
     if plot is not None:
@@ -208,6 +221,7 @@ def audit(
     split: SplitName = "default",
     frames: Frames = "encoder",
     seed: Annotated[int, typer.Option(min=0, help="Set the seed of random weights.")] = 0,
+    device: EvaluationDevice = None,
     num_threads: Threads = 1,
     as_json: AsJson = False,
 ) -> None:
@@ -218,7 +232,7 @@ def audit(
     from clocs.similarity.scoring.audit import table_rows
 
     torch.set_num_threads(num_threads)
-    found = run(checkpoint, store, split=split, frames=frames, seed=seed)
+    found = run(checkpoint, store, split=split, frames=frames, seed=seed, device=device)
     if as_json:
         typer.echo(json.dumps(found))
         return

@@ -16,6 +16,7 @@ from clocs.encoders import CNN, Encoder
 from clocs.encoders.encoder import describe_encoder, is_registered, non_default_encoder_options
 from clocs.store.splits import Split
 from clocs.store.store import Store
+from clocs.training.devices import place_module
 from clocs.training.encoder_module import load_encoder_folder
 from clocs.training.seen_recordings import training_hashes
 from clocs.training.shipped import find_encoder_folder
@@ -79,23 +80,29 @@ class EncoderCheckpoint:
         return pairs
 
 
-def load_encoder_checkpoint(checkpoint: str | os.PathLike[str], store: Store, seed: int = 0) -> EncoderCheckpoint:
+def load_encoder_checkpoint(
+    checkpoint: str | os.PathLike[str], store: Store, seed: int = 0, device: str | None = None
+) -> EncoderCheckpoint:
     """Load an encoder for evaluation.
 
     Args:
         checkpoint: Folder of a run or of an encoder, name of a shipped encoder, or ``random``.
         store: The store that it is evaluated on, which decides the frame length of random weights.
         seed: Seed of random weights.
+        device: Torch device that runs the encoder. Default: the CPU.
+
+    Raises:
+        ConfigError: There is no such encoder or device.
     """
     if os.fspath(checkpoint) == RANDOM:
-        return _random_encoder(store, seed)
+        return _random_encoder(store, seed, device)
     folder = find_encoder_folder(checkpoint)
     module, about = load_encoder_folder(folder)
     label = str(about.get("training", {}).get("method", {}).get("name", "encoder"))
-    return EncoderCheckpoint(module, about, folder, label)
+    return EncoderCheckpoint(place_module(module, device), about, folder, label)
 
 
-def _random_encoder(store: Store, seed: int) -> EncoderCheckpoint:
+def _random_encoder(store: Store, seed: int, device: str | None) -> EncoderCheckpoint:
     """Return the initial network of CMSC, for the paper's segments if the dataset has them."""
     name = "segments" if "segments" in store.manifest.dataset["frame_policies"] else "evaluation"
     policy = store.frame_policy(name)
@@ -105,4 +112,4 @@ def _random_encoder(store: Store, seed: int) -> EncoderCheckpoint:
         "encoder": {**describe_encoder(encoder), "random_seed": seed},
         "input": {"sampling_rate": policy.sampling_rate, "policy": policy.model_dump(mode="json")},
     }
-    return EncoderCheckpoint(encoder.eval(), about, None, RANDOM)
+    return EncoderCheckpoint(place_module(encoder.eval(), device), about, None, RANDOM)

@@ -71,7 +71,7 @@ class EvaluationRun:
             require_classes(opened)
         split = opened.split(options.split)
         require_patients(opened, split, "train", "validation", options.part)
-        encoder = load_encoder_checkpoint(checkpoint, opened, options.seed)
+        encoder = load_encoder_checkpoint(checkpoint, opened, options.seed, options.device)
         policy = (
             FramePolicy.model_validate(encoder.about["input"]["policy"])
             if recordings

@@ -19,6 +19,7 @@ from clocs.signals.framing import FramePolicy
 from clocs.store.frames import Frames
 from clocs.store.store import Store
 from clocs.training.config import FRAME_OPTIONS, PretrainConfig
+from clocs.training.devices import place_module
 from clocs.training.encoder_module import load_encoder_folder, load_head
 from clocs.training.loop import Progress
 from clocs.training.pretrain import pretrain
@@ -100,7 +101,7 @@ def finetune(
     run.begin()
     best = Path(trained["best"])
     encoder, about = load_encoder_folder(best)
-    classifier = _Classifier(encoder, load_head(best, about))
+    classifier = place_module(_Classifier(encoder, load_head(best, about)), config.device)
     tested = evaluation.split.mask(config.part)
     logits = compute_outputs(classifier, evaluation.store, evaluation.policy, tested, in_channels=encoder.in_channels)
     scores = logits.with_values(to_probabilities(logits.values, multi_label).astype(np.float32))

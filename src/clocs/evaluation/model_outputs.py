@@ -13,6 +13,7 @@ from clocs.core.errors import ConfigError
 from clocs.signals.framing import FramePolicy
 from clocs.store.splits import Split
 from clocs.store.store import Store
+from clocs.training.devices import device_of, to_device
 from clocs.training.frame_dataset import FrameDataset
 from clocs.training.labels import no_classes_message
 
@@ -77,7 +78,7 @@ def compute_outputs(
     in_channels: int = 1,
     train_mode: bool = False,
 ) -> ModelOutputs:
-    """Run a module on the frames of a store, without changing the module.
+    """Run a module on the frames of a store, on the module's device and without changing it.
 
     Args:
         module: Maps frames (N, C, S) to (N, anything). With several channels it also takes a lead mask (N, C).
@@ -95,12 +96,12 @@ def compute_outputs(
     items = np.arange(len(dataset))
     before = {name: value.clone() for name, value in module.state_dict().items()}
     module.train(train_mode)
-    values = []
+    values, device = [], device_of(module)
     with torch.no_grad():
         for begin in range(0, len(items), BATCH):
             batch = dataset.batch(items[begin : begin + BATCH], targets=False)
-            masks = (batch["lead_mask"],) if in_channels > 1 else ()
-            values.append(module(batch["signal"][:, 0], *masks).numpy())
+            inputs = [batch["signal"][:, 0], *([batch["lead_mask"]] if in_channels > 1 else [])]
+            values.append(module(*(to_device(value, device) for value in inputs)).cpu().numpy())
     if train_mode:  # restore the running statistics of BatchNorm
         module.load_state_dict(before)
     module.eval()

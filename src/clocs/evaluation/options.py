@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from clocs.evaluation.evaluation_frames import FrameChoice
 from clocs.training.labels import LabelUnit
 
-EXECUTION: Final = frozenset({"num_threads"})
+EXECUTION: Final = frozenset({"device", "num_threads"})
 """Options that do not change results, and are left out of the name of a run."""
 
 
@@ -35,5 +35,7 @@ class EvaluationOptions(BaseModel):
     selects the regularization of a probe and the epoch of fine-tuning."""
     subgroups: tuple[str, ...] = ()
     """Columns of the store, such as ``sex`` or ``device``. The AUC of each group of a column is reported, too."""
+    device: str | None = None
+    """Torch device that runs the encoder, such as ``cuda``. None: the CPU."""
     on_leak: Literal["raise", "measure"] = "raise"
     """``raise``: reject encoders that have seen test patients. ``measure``: score them and count the leaks."""

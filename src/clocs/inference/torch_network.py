@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clocs.core.errors import ConfigError, MissingExtraError
+from clocs.core.errors import MissingExtraError
 from clocs.training.onnx_session import Floats, Mask
 
 if TYPE_CHECKING:
@@ -22,22 +22,20 @@ class TorchNetwork:
     package = "torch"
 
     def __init__(self, module: nn.Module, device: str) -> None:
-        import torch
+        from clocs.training.devices import device_of, place_module
 
-        try:
-            self._device = torch.device(device)
-            self._module = module.to(self._device).eval()
-        except (RuntimeError, AssertionError) as error:
-            reason = str(error).splitlines()[0]
-            raise ConfigError(f"device '{device}' cannot be used: {reason}. Use 'cpu', 'cuda' or 'mps'.") from error
+        self._module = place_module(module, device).eval()
+        self._device = device_of(self._module)
 
     def __call__(self, signals: Floats, lead_mask: Mask) -> Floats:
         """Return the embeddings (N, E) of frames (N, C, S)."""
         import torch
 
-        inputs = [torch.from_numpy(signals).to(self._device)]
+        from clocs.training.devices import to_device
+
+        inputs = [to_device(torch.from_numpy(signals), self._device)]
         if signals.shape[1] > 1:
-            inputs.append(torch.from_numpy(lead_mask).to(self._device))
+            inputs.append(to_device(torch.from_numpy(lead_mask), self._device))
         with torch.inference_mode():
             embeddings: Floats = self._module(*inputs).float().cpu().numpy()
         return embeddings

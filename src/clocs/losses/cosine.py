@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+from collections.abc import Iterator
 from typing import Any, Final
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 from torch.nn.functional import normalize
 
@@ -48,21 +52,51 @@ def log_sums(
     return sums
 
 
+@contextlib.contextmanager
+def divided_among_ranks() -> Iterator[None]:
+    """Let each rank compute the similarities of its part of the rows, in a context in which all have the same input.
+
+    The sums, and their gradients, are then exchanged. They equal those of one rank but for rounding.
+    """
+    before, _division.ranks = _division.ranks, (dist.get_rank(), dist.get_world_size())
+    try:
+        yield
+    finally:
+        _division.ranks = before
+
+
+class _Division(threading.local):
+    """How the rows are divided in this thread."""
+
+    ranks = (0, 1)
+    """This rank, and the number of ranks."""
+
+
+_division = _Division()
+
+
 class _LogSums(torch.autograd.Function):
     """Differentiable log-sum-exp that stores the sums only. The gradient computes the similarities again."""
 
     @staticmethod
     def forward(ctx: Any, first: Tensor, second: Tensor, block: int, exclude_diagonal: bool) -> tuple[Tensor, Tensor]:
-        rows = []
+        (rank, ctx.num_ranks), count = _division.ranks, first.shape[1]
+        begin, end = count * rank // ctx.num_ranks, count * (rank + 1) // ctx.num_ranks
+        ctx.parts = [slice(start, min(start + block, end)) for start in range(begin, end, block)]
+        rows = first.new_zeros(first.shape[:-1])
         columns = second.new_full(second.shape[:-1], -torch.inf)
-        for begin in range(0, first.shape[1], block):
-            similarities = _similarities(first, second, begin, block, exclude_diagonal)
-            rows.append(similarities.logsumexp(-1))
+        for part in ctx.parts:
+            similarities = _similarities(first, second, part, exclude_diagonal)
+            rows[:, part] = similarities.logsumexp(-1)
             columns = torch.logaddexp(columns, similarities.logsumexp(-2))
-        sums = torch.cat(rows, 1), columns
-        ctx.save_for_backward(first, second, *sums)
-        ctx.block, ctx.exclude_diagonal = block, exclude_diagonal
-        return sums
+        if ctx.num_ranks > 1:
+            dist.all_reduce(rows)
+            columns_of_ranks = [torch.empty_like(columns) for _ in range(ctx.num_ranks)]
+            dist.all_gather(columns_of_ranks, columns)
+            columns = torch.stack(columns_of_ranks).logsumexp(0)
+        ctx.save_for_backward(first, second, rows, columns)
+        ctx.exclude_diagonal = exclude_diagonal
+        return rows, columns
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -73,20 +107,26 @@ class _LogSums(torch.autograd.Function):
             gradient.unsqueeze(dim) for gradient, dim in zip(gradients, (-1, -2), strict=True)
         )
         rows, columns = rows.unsqueeze(-1), columns.unsqueeze(-2)
-        first_gradient, second_gradient = torch.empty_like(first), torch.zeros_like(second)
-        for begin in range(0, first.shape[1], ctx.block):
-            part = slice(begin, begin + ctx.block)
-            similarities = _similarities(first, second, begin, ctx.block, ctx.exclude_diagonal)
+        first_gradient, second_gradient = _zeros(first), _zeros(second)
+        for part in ctx.parts:
+            similarities = _similarities(first, second, part, ctx.exclude_diagonal)
             weights = (similarities - rows[:, part]).exp_().mul_(row_gradients[:, part])
             weights += similarities.sub_(columns).exp_().mul_(column_gradients)
             first_gradient[:, part] = weights @ second
             second_gradient.baddbmm_(weights.mT, first[:, part])
+        if ctx.num_ranks > 1:
+            dist.all_reduce(first_gradient)
+            dist.all_reduce(second_gradient)
         return first_gradient, second_gradient, None, None
 
 
-def _similarities(first: Tensor, second: Tensor, begin: int, block: int, exclude_diagonal: bool) -> Tensor:
-    """Return a block of rows of the similarities (P, block, M)."""
-    similarities = first[:, begin : begin + block] @ second.mT
+def _zeros(values: Tensor) -> Tensor:
+    return torch.zeros_like(values, memory_format=torch.contiguous_format)
+
+
+def _similarities(first: Tensor, second: Tensor, rows: slice, exclude_diagonal: bool) -> Tensor:
+    """Return some rows of the similarities (P, rows, M)."""
+    similarities = first[:, rows] @ second.mT
     if exclude_diagonal:
-        similarities.diagonal(begin, 1, 2).fill_(-torch.inf)
+        similarities.diagonal(rows.start, 1, 2).fill_(-torch.inf)
     return similarities

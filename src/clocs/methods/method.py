@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,7 @@ from clocs.core.errors import ConfigError
 from clocs.core.options import constructor_options, non_default_options
 from clocs.core.registry import Registry
 from clocs.encoders import Encoder
+from clocs.losses.cosine import divided_among_ranks
 from clocs.methods.gather import gather_ranks
 
 Batch = dict[str, Tensor]
@@ -224,6 +226,8 @@ class Method(nn.Module, ABC):
     def global_loss(self, outputs: Outputs, batch: Batch) -> Tensor:
         """Return the loss, over the outputs of all ranks if ``needs_global_batch`` is true.
 
+        Each rank computes the similarities of its own part of the instances with all others.
+
         Args:
             outputs: Outputs of :meth:`forward` on this rank.
             batch: The batch, or this rank's part of it.
@@ -234,9 +238,13 @@ class Method(nn.Module, ABC):
         if not self.needs_global_batch:
             return self.loss(outputs, batch)
         gathered: Batch = {name: self.gather(batch[name]) for name in GATHERED_KEYS if name in batch}
+        everything: Outputs
         if isinstance(outputs, Tensor):
-            return self.loss(self.gather(outputs), {**batch, **gathered})
-        return self.loss({name: self.gather(value) for name, value in outputs.items()}, {**batch, **gathered})
+            everything = self.gather(outputs)
+        else:
+            everything = {name: self.gather(value) for name, value in outputs.items()}
+        with divided_among_ranks() if self.batch_is_shared else contextlib.nullcontext():
+            return self.loss(everything, {**batch, **gathered})
 
     def gather(self, values: Tensor) -> Tensor:
         """Return the rows of all ranks, with exact gradients.

@@ -24,6 +24,7 @@ from clocs.training.batches import BatchSource
 from clocs.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from clocs.training.config import PretrainConfig
 from clocs.training.data import LoopData
+from clocs.training.devices import to_device
 from clocs.training.distributed import on_every_rank, share_statistics
 from clocs.training.encoder_module import save_encoder
 from clocs.training.online_probe import OnlineProbe
@@ -205,7 +206,7 @@ class Loop:
         return batches.make(items[begin : begin + size], begin, *names)
 
     def _on_device(self, batch: Batch) -> Batch:
-        return {name: value.to(self.fabric.device) for name, value in batch.items()}
+        return {name: to_device(value, self.fabric.device) for name, value in batch.items()}
 
     def _mean(self, loss: Tensor) -> float:
         value = loss.detach()

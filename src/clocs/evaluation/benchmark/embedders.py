@@ -21,6 +21,7 @@ from clocs.encoders.encoder import describe_encoder
 from clocs.inference.frame_pooling import POOLING, Pooling
 from clocs.signals.framing import FramePolicy
 from clocs.signals.resampling import Floats
+from clocs.training.devices import device_of, to_device
 from clocs.training.encoder_module import load_encoder_folder, weights_hash
 from clocs.training.onnx_session import OnnxNetwork
 from clocs.training.shipped import find_encoder_folder
@@ -115,7 +116,7 @@ class Embedder(ABC):
 
 
 class EncoderEmbedder(Embedder):
-    """Embedder of an encoder of this package, run by torch. Arguments are those of :class:`Embedder`.
+    """Embedder of an encoder of this package, run by torch on its device. Arguments are those of :class:`Embedder`.
 
     Args:
         name: Name in tables.
@@ -136,7 +137,8 @@ class EncoderEmbedder(Embedder):
         self, name: str, encoder: Encoder, policy: FramePolicy, *, components: nn.Linear | None = None
     ) -> None:
         self.encoder = copy.deepcopy(encoder).eval()
-        self.components = copy.deepcopy(components)
+        self._device = device_of(self.encoder)
+        self.components = None if components is None else copy.deepcopy(components).to(self._device)
         all_leads = encoder.in_channels > 1
         if all_leads and len(policy.leads) != encoder.in_channels:
             raise ConfigError(
@@ -181,8 +183,8 @@ class EncoderEmbedder(Embedder):
 
     def inputs(self, frames: Floats, lead_mask: Mask) -> tuple[Tensor, Tensor | None]:
         """Return frames and lead mask as the encoder's arguments; the mask is None if no lead is missing."""
-        signals = torch.from_numpy(np.ascontiguousarray(frames, np.float32))
-        return signals, None if lead_mask.all() else torch.from_numpy(lead_mask)
+        signals = to_device(torch.from_numpy(np.ascontiguousarray(frames, np.float32)), self._device)
+        return signals, None if lead_mask.all() else to_device(torch.from_numpy(lead_mask), self._device)
 
     def _numpy(self, values: Tensor) -> Floats:
         if values.ndim != 2:
@@ -190,7 +192,7 @@ class EncoderEmbedder(Embedder):
                 f"embedder '{self.name}': expected embeddings of shape (N, E), got {tuple(values.shape)}. Pool them "
                 "over time in the module."
             )
-        return np.asarray(values.float().numpy())
+        return np.asarray(values.float().cpu().numpy())
 
 
 class OnnxEmbedder(Embedder):

@@ -25,6 +25,7 @@ from clocs.methods import Batch
 from clocs.metrics.ranking import auc, macro_average
 from clocs.training.checkpoint import newest_undamaged
 from clocs.training.config import PretrainConfig
+from clocs.training.devices import to_device
 from clocs.training.encoder_module import load_encoder_folder, load_head
 from clocs.training.loop import Loop
 from clocs.training.pretrain import build_fabric
@@ -233,7 +234,7 @@ def to_scores(model: RecordingClassifier, logits: Floats) -> Floats:
 
 
 def _view(signals: Tensor, masks: Tensor, device: torch.device) -> Batch:
-    return {"views": signals.unsqueeze(1).to(device), "lead_mask": masks.unsqueeze(1).to(device)}
+    return {"views": to_device(signals.unsqueeze(1), device), "lead_mask": to_device(masks.unsqueeze(1), device)}
 
 
 def _split(values: npt.NDArray[Any]) -> Iterator[npt.NDArray[Any]]:

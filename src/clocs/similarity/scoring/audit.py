@@ -43,6 +43,7 @@ def audit(
     split: str = "default",
     frames: str = "encoder",
     seed: int = 0,
+    device: str | None = None,
     replicates: int = 1000,
 ) -> dict[str, Any]:
     """Audit an encoder for re-identification and membership inference.
@@ -56,6 +57,7 @@ def audit(
         split: Name of the split.
         frames: Framing of recordings: ``"encoder"``, ``"paper"`` or ``"segments"``.
         seed: Seed of random weights.
+        device: Torch device that runs the encoder. Default: the CPU.
         replicates: Number of bootstrap replicates.
 
     Returns:
@@ -75,7 +77,7 @@ def audit(
         (4, True)
     """
     opened = open_store(store)
-    parts, encoder = opened.split(split), load_encoder_checkpoint(checkpoint, opened, seed)
+    parts, encoder = opened.split(split), load_encoder_checkpoint(checkpoint, opened, seed, device)
     check_leakage(encoder.folder, encoder.about, opened, parts)
     test = embed_cohort(encoder, opened, frames, parts.mask("test"))
     segments, known = test.segments(), cohort_summary(test)

@@ -69,6 +69,7 @@ def open_cohort(
     part: str = "test",
     frames: str = "encoder",
     seed: int = 0,
+    device: str | None = None,
 ) -> Cohort:
     """Embed the patients of a part of a store, at most ``MAX_PATIENTS``.
 
@@ -79,6 +80,7 @@ def open_cohort(
         part: ``"train"``, ``"validation"``, ``"test"``, or ``"all"`` for the whole store.
         frames: Framing of recordings, see ``FRAMES``.
         seed: Seed of random weights.
+        device: Torch device that runs the encoder. Default: the CPU.
 
     Returns:
         The embedded patients.
@@ -87,7 +89,7 @@ def open_cohort(
         LeakError: The encoder was trained on test patients of the split.
     """
     opened = open_store(store)
-    encoder = load_encoder_checkpoint(checkpoint, opened, seed)
+    encoder = load_encoder_checkpoint(checkpoint, opened, seed, device)
     if part == WHOLE_STORE:
         return embed_cohort(encoder, opened, frames, np.ones(len(opened), bool))
     parts = opened.split(split)

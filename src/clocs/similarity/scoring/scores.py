@@ -22,6 +22,7 @@ def score_similarity(
     part: str = "test",
     frames: str = "encoder",
     seed: int = 0,
+    device: str | None = None,
     k: int = NUM_NEIGHBORS,
     replicates: int = 1000,
 ) -> dict[str, Any]:
@@ -34,13 +35,14 @@ def score_similarity(
         part: Part of the split, or ``"all"``.
         frames: Framing of recordings.
         seed: Seed of random weights.
+        device: Torch device that runs the encoder. Default: the CPU.
         k: Number of neighbors.
         replicates: Number of bootstrap replicates.
 
     Returns:
         A JSON-compatible dictionary. A score that cannot be computed is None, and a note states the reason.
     """
-    cohort = open_cohort(checkpoint, store, split=split, part=part, frames=frames, seed=seed)
+    cohort = open_cohort(checkpoint, store, split=split, part=part, frames=frames, seed=seed, device=device)
     known = cohort_summary(cohort)
     found: dict[str, Any] = {
         "part": part,
@@ -63,6 +65,7 @@ def score_distances(
     part: str = "validation",
     frames: str = "encoder",
     seed: int = 0,
+    device: str | None = None,
     replicates: int = 1000,
 ) -> tuple[Distances, dict[str, Any]]:
     """Measure distances between embeddings of a part of a store, within and between patients.
@@ -74,12 +77,13 @@ def score_distances(
         part: Part of the split, or ``"all"``.
         frames: Framing of recordings.
         seed: Seed of random weights.
+        device: Torch device that runs the encoder. Default: the CPU.
         replicates: Number of bootstrap replicates.
 
     Returns:
         The distances, and a JSON-compatible summary.
     """
-    cohort = open_cohort(checkpoint, store, split=split, part=part, frames=frames, seed=seed)
+    cohort = open_cohort(checkpoint, store, split=split, part=part, frames=frames, seed=seed, device=device)
     found = patient_distances(cohort.rows.values, cohort.rows.patient, replicates=replicates)
     return found, {**cohort_summary(cohort), "part": part, "frames": frames, **found.as_dict()}
 

@@ -91,7 +91,7 @@ def _processes(
     from joblib.externals.loky import ProcessPoolExecutor
 
     def start() -> Any:
-        return ProcessPoolExecutor(max_workers=workers, initializer=_exit_with_parent, initargs=(os.getpid(),))
+        return ProcessPoolExecutor(max_workers=workers, initializer=exit_with_parent, initargs=(os.getpid(),))
 
     def retry(index: int, task: Task, error: BaseException) -> None:
         _raise_after(retries, attempts.setdefault(index, 0), index, error)
@@ -133,7 +133,7 @@ def _processes(
         pool.shutdown(wait=not running, kill_workers=bool(running))
 
 
-def _exit_with_parent(parent: int) -> None:
+def exit_with_parent(parent: int) -> None:
     """End this worker when its parent process ends. Otherwise it would continue to write and then wait forever."""
 
     def watch() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Collection, Iterator, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -68,6 +69,10 @@ class Batches:
 
     def __len__(self) -> int:
         return int(self._first[-1])
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state that a worker process gets: its method makes views on the CPU."""
+        return {**self.__dict__, "_method": copy.deepcopy(self._method).cpu()}
 
     @property
     def sizes(self) -> list[int]:

@@ -26,6 +26,7 @@ EXECUTION_KEYS: Final = frozenset(
         "online_probe",
         "onnx",
         "num_threads",
+        "batch_workers",
         "devices",
         "num_nodes",
         "checkpoint_every",
@@ -133,6 +134,9 @@ class PretrainConfig(BaseModel):
     """Export the best encoder to ONNX at the end, so that it runs without torch. It takes a few seconds."""
     num_threads: int = Field(default=1, gt=0)
     """CPU threads of torch, per rank."""
+    batch_workers: int = Field(default=0, ge=0)
+    """Processes per rank that make batches, for a GPU that trains faster than a thread makes them; 0 for a thread. The
+    batches are the same."""
     devices: int = Field(default=1, gt=0)
     """Devices per node, each with one rank."""
     num_nodes: int = Field(default=1, gt=0)

@@ -95,11 +95,18 @@ class TrainingData:
     validation_sampler: BlockSampler | None = None
     """Items of each validation batch, in an order that reads few shards at a time; None for a random order."""
 
-    def schedule(self, rank: int, num_ranks: int, ranks_on_machine: int) -> ShardSchedule | None:
+    def schedule(
+        self, rank: int, num_ranks: int, ranks_on_machine: int, batch_workers: int = 0
+    ) -> ShardSchedule | None:
         """Return the schedule of a rank's shards; None if no store is in a bucket, or if items come in random order."""
         sampler, stores = self.sampler, [dataset.store for dataset in self.train.datasets]
         if not isinstance(sampler, BlockSampler) or not any(store.open_shards.is_bounded for store in stores):
             return None
+        if batch_workers:
+            raise ConfigError(
+                f"batch_workers={batch_workers}: with shuffle=blocks, a rank reads its lanes of a store in a bucket by "
+                "itself. Set batch_workers=0."
+            )
         share = sampler.lanes // num_ranks
         lanes = range(rank * share, (rank + 1) * share)
         return ShardSchedule(stores, sampler, self.validation_sampler, lanes, ranks_on_machine)

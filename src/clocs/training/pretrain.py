@@ -244,7 +244,7 @@ def _train(
     data = build_training_data(config, method, parts)
     if config.init_from is not None and fabric.is_global_zero:
         warn_about_input_mismatch(config.init_from, parts[0].policy, data.train.unit)
-    schedule = data.schedule(fabric.global_rank, fabric.world_size, config.devices)
+    schedule = data.schedule(fabric.global_rank, fabric.world_size, config.devices, config.batch_workers)
     try:
         loop = Loop(config, method, data, run, fabric, schedule)
         about = _about(config, method, data, parts, run)

@@ -42,6 +42,7 @@ def samples() -> list[str]:
 def recording_text(recording: Recording) -> str:
     """Return all text of a recording, without samples, file hash and format name."""
     about = {**vars(recording), **vars(replace(recording.provenance, sha256="", format=""))}
+    about["stated_measurements"] = recording.stated_measurements.values()
     return repr([value for key, value in about.items() if key not in ("digital", "provenance") and value is not None])
 
 

@@ -145,9 +145,15 @@ class Recording:
         Returns:
             Values of shape (leads, samples), NaN for missing samples.
         """
-        values = (self.digital - self.baseline[:, None].astype(np.float64)) / self.gain[:, None]
-        values[self.digital == missing_value(self.digital.dtype)] = np.nan
-        return values.astype(np.float32)
+        values = np.empty(self.digital.shape, np.float32)
+        for row, zero, gain, lead in zip(
+            self.digital, self.baseline.astype(np.float64), self.gain, values, strict=True
+        ):
+            np.divide(row - zero if zero else row, gain, out=lead, casting="same_kind")
+        missing = self.digital == missing_value(self.digital.dtype)
+        if missing.any():
+            values[missing] = np.nan
+        return values
 
     @property
     def signal(self) -> npt.NDArray[np.float32]:
@@ -208,15 +214,18 @@ def quantize(values: npt.NDArray[np.floating], gain: float = MICROVOLT_GAIN) -> 
     """
     steps = np.asarray(values, dtype=np.float64) * gain
     np.rint(steps, out=steps)
-    absent = ~np.isfinite(steps)
-    steps[absent] = 0
-    peak = np.abs(steps).max(initial=0)
+    absent, peak = None, max(steps.max(initial=0), -steps.min(initial=0))
+    if not np.isfinite(peak):
+        absent = ~np.isfinite(steps)
+        steps[absent] = 0
+        peak = np.abs(steps).max(initial=0)
     if peak > np.iinfo(np.int32).max:
         raise ValueError(
             f"Values up to {peak / gain:g} do not fit 32 bits at {gain:g} steps per unit. Use a smaller gain."
         )
     digital: Digital = steps.astype(np.int16) if peak <= np.iinfo(np.int16).max else steps.astype(np.int32)
-    digital[absent] = missing_value(digital.dtype)
+    if absent is not None:
+        digital[absent] = missing_value(digital.dtype)
     return digital
 
 

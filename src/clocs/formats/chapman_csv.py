@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 SAMPLING_RATE = 500.0
 NUM_COLUMNS = len(STANDARD_LEADS)
-MAX_MICROVOLT = 1e6
-"""Maximum absolute value in microvolt. A file with a larger value is damaged."""
+MAX_MILLIVOLT = 1e3
+"""Maximum absolute value in millivolt. A file with a larger value is damaged."""
 
 
 def _matches(head: bytes, source: Source, name: str) -> bool:
@@ -90,10 +90,12 @@ def _batches(raw: bytes) -> Iterator[pa.RecordBatch]:
 
 
 def _digital_batch(batch: pa.RecordBatch, name: str) -> Digital:
-    microvolts = np.stack([float_values(column) for column in batch.columns])
-    if np.nanmax(np.abs(microvolts), initial=0) > MAX_MICROVOLT:
-        raise FormatError(f"{name}: holds values over {MAX_MICROVOLT:g} uV; the file is damaged")
-    return quantize(microvolts / 1000, MICROVOLT_GAIN)
+    values = np.empty((NUM_COLUMNS, len(batch)))
+    for column, row in zip(batch.columns, values, strict=True):
+        np.divide(float_values(column), 1000, out=row)
+    if np.nanmax(values, initial=0) > MAX_MILLIVOLT or np.nanmin(values, initial=0) < -MAX_MILLIVOLT:
+        raise FormatError(f"{name}: holds values over {MAX_MILLIVOLT:g} mV; the file is damaged")
+    return quantize(values, MICROVOLT_GAIN)
 
 
 CHAPMAN_CSV = Format("chapman-csv", "Chapman-Shaoxing CSV: 12 columns of uV at 500 Hz", _matches, _read)

@@ -274,14 +274,18 @@ def _digital_batch(batch: Any, header: _Header, times: list[float], name: str) -
     peak = 0.0
     for row, column, gain, zero in zip(digital, columns, header.gain, header.baseline, strict=True):
         with np.errstate(over="ignore"):
-            values = np.rint(float_values(column) * (gain * header.unit_factor) + zero)
-        missing = np.isnan(values)
-        values[missing] = 0
-        peak = max(peak, float(np.abs(values).max(initial=0)))
+            values = float_values(column) * (gain * header.unit_factor)
+            values += zero
+        np.rint(values, out=values)
+        missing = np.isnan(values) if np.isnan(values.max(initial=0)) else None
+        if missing is not None:
+            values[missing] = 0
+        peak = max(peak, float(values.max(initial=0)), -float(values.min(initial=0)))
         if not peak <= np.iinfo(np.int32).max:
             raise FormatError(f"{name}: holds values that do not fit 32 bits; the file is damaged")
         row[:] = values
-        row[missing] = missing_value(np.int32)
+        if missing is not None:
+            row[missing] = missing_value(np.int32)
     return to_int16(digital) if peak <= np.iinfo(np.int16).max else digital
 
 

@@ -53,6 +53,10 @@ DEFLATED: Final = b"1.2.840.10008.1.2.1.99"
 """Transfer syntax that is not supported, because the decompressed size is not known in advance."""
 ECG_CLASSES: Final = "1.2.840.10008.5.1.4.1.1.9.1."
 TYPES: Final = {"SB": "i1", "UB": "u1", "SS": "i2", "US": "u2", "SL": "i4"}
+SENSITIVITY, CORRECTION, BASELINE, TIME_SKEW, SAMPLE_SKEW = 0x3A0210, 0x3A0212, 0x3A0213, 0x3A0214, 0x3A0215
+"""Tags of numbers of a channel."""
+CODE_VALUE, NUMERIC_VALUE = 0x80100, 0x40A30A
+"""Tags of a code, and of the number of an annotation."""
 AVERAGED: Final = re.compile(r"MEDIAN|AVERAGE|REPRESENTATIVE|TEMPLATE|BEAT")
 MIN_DERIVED_SECONDS: Final = 2.0
 """Minimum duration of a derived group in seconds. A shorter one is an averaged beat, even if its label differs."""
@@ -198,7 +202,7 @@ def _channels(dataset: Dataset, group: Dataset, leads: list[str | None], name: s
     notes += [f"{missing} samples are padding and taken as missing"] if missing else []
     if any(abs(zero - round(zero)) > 1e-6 for zero in zeros):
         notes.append("the baseline is rounded to the nearest digital value")
-    if any(_number(definitions[row], f"Channel{kind}Skew", 0.0) for row in kept for kind in ("Time", "Sample")):
+    if any(_number(definitions[row], tag, 0.0) for row in kept for tag in (TIME_SKEW, SAMPLE_SKEW)):
         notes.append(SKEW_NOTE)
     return channels, notes
 
@@ -244,31 +248,42 @@ def _channel(
 
 def _scale(definition: Dataset, name: str) -> tuple[float, float]:
     """Return the gain per mV and the digital value of 0 mV. The file states the baseline in physical units."""
-    unit = str(definition.ChannelSensitivityUnitsSequence[0].CodeValue)
-    resolution = _number(definition, "ChannelSensitivity", 0.0)
-    resolution *= _number(definition, "ChannelSensitivityCorrectionFactor", 1.0)
-    zero = -_number(definition, "ChannelBaseline", 0.0) / resolution if resolution else math.inf
+    unit = _code(definition.ChannelSensitivityUnitsSequence[0])
+    resolution = _number(definition, SENSITIVITY, 0.0)
+    resolution *= _number(definition, CORRECTION, 1.0)
+    zero = -_number(definition, BASELINE, 0.0) / resolution if resolution else math.inf
     if not abs(zero) < 2**31:
         raise FormatError(f"{name}: a channel's sensitivity or baseline is out of range")
     return gain_from_resolution(resolution, unit, name), zero
 
 
-def _number(item: Dataset, keyword: str, default: float) -> float:
-    value = item.get(keyword)
-    return default if value is None or value == "" else float(value)
+def _code(item: Dataset) -> str:
+    """Return the code of an item; empty if it has none."""
+    element = item.get_item(CODE_VALUE)
+    value = "" if element is None else element.value
+    return value.decode("ascii", "replace").strip(" \0") if isinstance(value, bytes) else str(value or "").strip()
+
+
+def _number(item: Dataset, tag: int, default: float) -> float:
+    """Return a decimal string as a number. pydicom's own conversion takes several times as long."""
+    element = item.get_item(tag)
+    value = None if element is None else element.value
+    value = value.strip(b" \0") if isinstance(value, bytes) else value
+    return default if value is None or value in ("", b"") else float(value)
 
 
 def _lead(definition: Dataset, is_ecg_class: bool) -> str | None:
     """Return the lead by its code, or else by the meaning of the code. Return None if the channel is not an ECG."""
     units = definition.get("ChannelSensitivityUnitsSequence")
-    if not units or millivolts(str(units[0].CodeValue)) is None:
+    if not units or millivolts(_code(units[0])) is None:
         return None
     sources = definition.get("ChannelSourceSequence")
-    code, meaning = (str(sources[0].get(key) or "") for key in ("CodeValue", "CodeMeaning")) if sources else ("", "")
+    code = _code(sources[0]) if sources else ""
     if found := _SCP_CODE.fullmatch(code) or _MDC_CODE.fullmatch(code):
         numbers = [int(group) for group in found.groups() if group]
         number = numbers[0] % MDC_BASE
         return LEADS.get(number) or CALCULATED_LEADS.get(number) or ("ECG" if is_ecg_class else None)
+    meaning = str(sources[0].get("CodeMeaning") or "") if sources else ""
     found = _MDC_NAME.fullmatch(code) or _MEANING.fullmatch(meaning)
     lead = canonical_lead(found.group(1)) if found else ""
     return lead if lead in STANDARD_LEADS or _CHEST.fullmatch(lead) else "ECG" if is_ecg_class else None
@@ -278,13 +293,19 @@ def _stated(dataset: Dataset) -> dict[str, float | None]:
     """Return the stated measurements, of repeated ones the first. Values that are no numbers are left out."""
     stated: dict[str, float | None] = {}
     for annotation in itertools.islice(dataset.get("WaveformAnnotationSequence") or (), MAX_ANNOTATIONS):
-        names, value = annotation.get("ConceptNameCodeSequence"), annotation.get("NumericValue")
-        if not names or not isinstance(value, (float, Decimal, int)) or not math.isfinite(value):
+        if annotation.get_item(NUMERIC_VALUE) is None:
             continue
-        code, number = str(names[0].get("CodeValue")), float(value)
+        names = annotation.get("ConceptNameCodeSequence")
+        code = _code(names[0]) if names else ""
+        if code not in MEASUREMENTS and code != INTERVAL:
+            continue
+        value = annotation.NumericValue
+        if not isinstance(value, (float, Decimal, int)) or not math.isfinite(value):
+            continue
+        number = float(value)
         if code in MEASUREMENTS:
             stated.setdefault(MEASUREMENTS[code], number)
-        elif code == INTERVAL and number > 0:
+        elif number > 0:
             stated.setdefault("heart_rate", 60_000 / number)
     return stated
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 from pathlib import Path
 from typing import Annotated
@@ -42,6 +41,8 @@ def receive(
     A DICOM sender is told of success when the file is on disk. Files are parsed in confined processes. Stop it with
     Ctrl-C or SIGTERM; received files are stored first, or by the next start.
     """
+    import asyncio
+
     try:
         from clocs.service.receiving.run import DicomSettings, ReceiveSettings
         from clocs.service.receiving.run import receive as run

@@ -2,55 +2,48 @@
 
 Measure, then write the tables of the docs page from the committed results:
 
-    python benchmarks/abstention.py measure STORES CINC2011 [STEP] [PART ...]
+    python benchmarks/abstention.py measure STORES CINC2011 MITDB [STEP] [PART ...]
     python benchmarks/abstention.py page
 
 ``STORES`` has stores of PTB-XL, CPSC 2018 (``physionet2020``) and Chapman with their twelve leads, whose split
 ``default`` has PTB-XL's fold 9 for validation and fold 10 for testing. ``CINC2011`` is a folder with set A of the
-challenge of 2011. Every ``STEP``-th ordinary patient is measured. Odd records of it and PTB-XL's folds 1 to 8
-were used to choose constants; even records and folds 9 and 10 are reported.
+challenge of 2011, ``MITDB`` has the records of MIT-BIH. Every ``STEP``-th ordinary patient is measured. Odd records of
+the challenge and PTB-XL's folds 1 to 8 were used to choose constants; even records and folds 9 and 10 are reported.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from page_tables import table, write_tables
+from abstention_tables import TABLES
+from gate_effect import TRUTH, auc_before_and_now, classified, summary, without_gate
+from page_tables import write_tables
 
 import clocs
-from clocs.core.errors import ClocsError
 from clocs.core.recording import Recording
 from clocs.core.sources import open_source
 from clocs.datasets import DATASETS
 from clocs.inference.abstention import PACED, judge_patient, judge_signal
-from clocs.inference.input_checks import lead_faults
-from clocs.inference.preparation import prepare
 from clocs.inference.recordings import as_recording
-from clocs.signals.leads import STANDARD_LEADS, available_leads
+from clocs.signals.leads import STANDARD_LEADS
+from clocs.store.store import Store
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS, PAGE = ROOT / "results" / "abstention.json", ROOT / "docs" / "how-to" / "abstention.md"
-REASONS = {
-    "heartbeats": "no clear heartbeats",
-    "no lead": "no usable lead",
-    "lead_equations": "lead equations",
-    "no classifier": "no set of usable leads",
-    "the patient": "under 16",
-    "paced": "paced",
-    "heart rate": "heart rate",
-    "unlike": "distance",
-}
-"""Reasons by the words that their sentences have."""
 SIGNALS_PER_KIND = 10
+SPEED_RECORDINGS = 100
+MITDB_PACED = ("102", "104", "107", "217")
+"""Records of MIT-BIH with paced beats."""
 Array = npt.NDArray[np.float64]
 
 
@@ -81,67 +74,46 @@ def shuffled(recordings: Iterable[Recording]) -> Iterator[Recording]:
         yield replace(recording.select([recording.leads[row] for row in order]), leads=recording.leads)
 
 
-def classes_before(encoder: clocs.PretrainedEncoder, recording: Recording) -> bool:
-    """Return whether a recording got classes before there was a gate."""
-    faults = lead_faults(recording)
-    sound = tuple(lead for lead in recording.leads if lead not in faults)
-    for classifier in encoder.classifiers.values():
-        for index in classifier.card.usable_sets(available_leads(sound)):
-            try:
-                prepare(recording, encoder.input, only_leads=classifier.card.lead_sets[index].leads)
-            except ClocsError:
-                return False
-            return True
-    return False
+@dataclass(frozen=True)
+class Inputs:
+    """Data to measure on."""
+
+    stores: Path
+    cinc2011: Path
+    mitdb: Path
+    step: int
+
+    def rows(self, name: str, step: int) -> tuple[Store, npt.NDArray[np.int64]]:
+        """Return a store and every ``step``-th of its test recordings."""
+        store = clocs.open_store(self.stores / name)
+        return store, np.flatnonzero(store.split("default").mask("test"))[::step]
 
 
-def summary(encoder: clocs.PretrainedEncoder, recordings: Iterable[Recording]) -> dict[str, Any]:
-    """Classify recordings. Return their number, those with classes before and now, and counts of reasons."""
-    counts: Counter[str] = Counter()
-    reasons: Counter[str] = Counter()
-    spent = 0.0
-    for recording in recordings:
-        counts["recordings"] += 1
-        counts["before"] += classes_before(encoder, recording)
-        begin = time.process_time()
-        judge_signal(recording)
-        spent += time.process_time() - begin
-        found = encoder.classify(recording)
-        counts["now"] += bool(found.classes)
-        counts["leads_dropped"] += bool(found.classes) and len(found.leads) < 12
-        named = {title for words, title in REASONS.items() for reason in found.withheld if words in reason}
-        reasons.update(named or ({"other"} if found.withheld else ()))
-        counts["withheld_not_paced_or_child"] += bool(named - {"paced", "under 16"}) or (
-            bool(found.withheld) and not named
-        )
-    return {**counts, "reasons": dict(reasons), "gate_ms": 1000 * spent / max(1, counts["recordings"])}
-
-
-def no_ecg(stores: Path, cinc2011: Path, step: int) -> dict[str, Any]:
+def no_ecg(inputs: Inputs) -> dict[str, Any]:
     """Classify signals that are no ECG."""
     encoder = clocs.load_encoder()
     signals = list(made_signals())
     kinds = dict.fromkeys(kind for kind, _ in signals)
-    found = {kind: summary(encoder, [one for name, one in signals if name == kind]) for kind in kinds}
-    store = clocs.open_store(stores / "ptbxl")
-    rows = np.flatnonzero(store.split("default").mask("test"))[:: 4 * step]
-    found["shuffled leads of PTB-XL"] = summary(encoder, shuffled(store.recording(int(row)) for row in rows))
+    found = {kind: summary(classified(encoder, [one for name, one in signals if name == kind])) for kind in kinds}
+    store, rows = inputs.rows("ptbxl", 4 * inputs.step)
+    moved = shuffled(store.recording(int(row)) for row in rows)
+    found["shuffled leads of PTB-XL"] = summary(classified(encoder, moved))
     return found
 
 
-def ordinary(stores: Path, cinc2011: Path, step: int) -> dict[str, Any]:
-    """Classify every ``step``-th test recording of each dataset."""
+def ordinary(inputs: Inputs) -> dict[str, Any]:
+    """Classify every ``step``-th test recording of each dataset, with and without the gate."""
     encoder, found = clocs.load_encoder(), {}
-    for name in ("ptbxl", "physionet2020", "chapman"):
-        store = clocs.open_store(stores / name)
-        rows = np.flatnonzero(store.split("default").mask("test"))[::step]
-        found[name] = summary(encoder, (store.recording(int(row)) for row in rows))
+    for name, truth in TRUTH.items():
+        store, rows = inputs.rows(name, inputs.step)
+        outcomes = list(classified(encoder, (store.recording(int(row)) for row in rows)))
+        found[name] = summary(outcomes) | {"auc": auc_before_and_now(outcomes, truth)}
     return found
 
 
-def paced(stores: Path, cinc2011: Path, step: int) -> dict[str, Any]:
+def paced(inputs: Inputs) -> dict[str, Any]:
     """Count recordings with pacing spikes in PTB-XL's folds 9 and 10: those with the statement PACE, and others."""
-    store = clocs.open_store(stores / "ptbxl")
+    store = clocs.open_store(inputs.stores / "ptbxl")
     labels = store.table("labels")["labels"].to_pylist()
     is_paced = np.array(["PACE" in (row or ()) for row in labels])
     split = store.split("default")
@@ -149,18 +121,65 @@ def paced(stores: Path, cinc2011: Path, step: int) -> dict[str, Any]:
     found = {}
     for name, rows in (
         ("PACE", np.flatnonzero(judged & is_paced)),
-        ("others", np.flatnonzero(judged & ~is_paced)[::step]),
+        ("others", np.flatnonzero(judged & ~is_paced)[:: inputs.step]),
     ):
         flags = [PACED in judge_signal(store.recording(int(row))).findings for row in rows]
         found[name] = {"recordings": len(rows), "paced": int(sum(flags))}
     return found
 
 
-def children(stores: Path, cinc2011: Path, step: int) -> dict[str, Any]:
+def paced_mitdb(inputs: Inputs) -> dict[str, Any]:
+    """Count parts of 10 s with pacing spikes in MIT-BIH: of its four records with paced beats, and of the others."""
+    found: dict[str, dict[str, int]] = {}
+    for header in sorted(inputs.mitdb.glob("*.hea")):
+        whole = clocs.read(header)
+        length = round(10 * whole.sampling_rate)
+        begins = range(0, whole.num_samples - length + 1, length * (1 if header.stem in MITDB_PACED else 10))
+        parts = [replace(whole, digital=whole.digital[:, begin : begin + length]) for begin in begins]
+        flags = [PACED in judge_signal(part).findings for part in parts]
+        name = header.stem if header.stem in MITDB_PACED else "others"
+        counts = found.setdefault(name, {"recordings": 0, "paced": 0})
+        counts["recordings"] += len(flags)
+        counts["paced"] += int(sum(flags))
+    return found
+
+
+def speed(inputs: Inputs) -> dict[str, Any]:
+    """Measure the processor time of measuring, gating and classifying test recordings, in milliseconds."""
+    encoder = clocs.load_encoder(num_threads=1)
+    found: dict[str, dict[str, Any]] = {}
+    for name in TRUTH:
+        store, rows = inputs.rows(name, 1)
+        recordings = [store.recording(int(row)) for row in rows[:: max(1, len(rows) // SPEED_RECORDINGS)]]
+        works: dict[str, Callable[[Recording], object]] = {
+            "measuring": clocs.measure,
+            "gate, signal": judge_signal,
+            "classes without the gate": functools.partial(without_gate, encoder),
+            "classes with the gate": encoder.classify,
+        }
+        found[name] = {
+            work: _milliseconds([_processor_ms(call, recording) for recording in recordings])
+            for work, call in works.items()
+        }
+        found[name]["recordings"] = len(recordings)
+    return found
+
+
+def _processor_ms(call: Callable[[Recording], object], recording: Recording) -> float:
+    begin = time.process_time()
+    call(recording)
+    return 1000 * (time.process_time() - begin)
+
+
+def _milliseconds(spent: list[float]) -> dict[str, float]:
+    return {"median": float(np.median(spent)), "p95": float(np.quantile(spent, 0.95))}
+
+
+def children(inputs: Inputs) -> dict[str, Any]:
     """Count the patients under 16, and those of them whose classes are withheld."""
     found = {}
     for name in ("ptbxl", "chapman"):
-        store = clocs.open_store(stores / name)
+        store = clocs.open_store(inputs.stores / name)
         ages = np.array([np.nan if age is None else age for age in store.table("age")["age"].to_pylist()])
         rows = np.flatnonzero(ages < 16)
         withheld = [bool(judge_patient(store.recording(int(row)))[0]) for row in rows]
@@ -168,9 +187,9 @@ def children(stores: Path, cinc2011: Path, step: int) -> dict[str, Any]:
     return found
 
 
-def quality(stores: Path, cinc2011: Path, step: int) -> dict[str, Any]:
+def quality(inputs: Inputs) -> dict[str, Any]:
     """Judge the even records of the challenge of 2011: rejected, or with leads left out."""
-    dataset, source = DATASETS.get("physionet2011"), open_source(cinc2011)
+    dataset, source = DATASETS.get("physionet2011"), open_source(inputs.cinc2011)
     options = dataset.parse_options({})
     found: dict[str, Counter[str]] = {"acceptable": Counter(), "unacceptable": Counter()}
     for entry in dataset.entries(source, options):
@@ -184,68 +203,29 @@ def quality(stores: Path, cinc2011: Path, step: int) -> dict[str, Any]:
     return {name: dict(counts) for name, counts in found.items()}
 
 
-PARTS: dict[str, Callable[[Path, Path, int], dict[str, Any]]] = {
+PARTS: dict[str, Callable[[Inputs], dict[str, Any]]] = {
     "no_ecg": no_ecg,
     "paced": paced,
+    "paced_mitdb": paced_mitdb,
     "children": children,
     "quality": quality,
     "ordinary": ordinary,
-}
-
-
-def _classes_rows(rows: dict[str, Any]) -> str:
-    titles = ["signals", "recordings", "with classes before", "with classes now", "reasons"]
-    return table(
-        titles,
-        [
-            [
-                name,
-                str(row["recordings"]),
-                str(row["before"]),
-                str(row["now"]),
-                ", ".join(f"{reason} {count}" for reason, count in sorted(row["reasons"].items())),
-            ]
-            for name, row in rows.items()
-        ],
-    )
-
-
-def _share(count: int, total: int) -> str:
-    return f"{count} of {total} ({count / max(1, total):.1%})"
-
-
-def _paced_rows(found: dict[str, Any]) -> str:
-    rows = [[name, _share(row["paced"], row["recordings"])] for name, row in found.items()]
-    return table(["PTB-XL, folds 9 and 10", "pacing spikes found"], rows)
-
-
-def _quality_rows(found: dict[str, Any]) -> str:
-    rows = []
-    for name, row in found.items():
-        either = row.get("rejected", 0) + row.get("leads_dropped", 0)
-        shares = [_share(row.get(key, 0), row["recordings"]) for key in ("rejected", "leads_dropped")]
-        rows.append([name, *shares, _share(either, row["recordings"])])
-    return table(["quality by annotators", "rejected", "with leads left out", "either"], rows)
-
-
-TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
-    "no_ecg": lambda results: _classes_rows(results["no_ecg"]),
-    "ordinary": lambda results: _classes_rows(results["ordinary"]),
-    "paced": lambda results: _paced_rows(results["paced"]),
-    "quality": lambda results: _quality_rows(results["quality"]),
+    "speed": speed,
 }
 
 
 def main(arguments: list[str]) -> None:
     """Measure, or write the page."""
-    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     if arguments[:1] == ["measure"]:
-        stores, cinc2011, *rest = arguments[1:]
+        stores, cinc2011, mitdb, *rest = arguments[1:]
         step = int(rest.pop(0)) if rest and rest[0].isdigit() else 1
+        inputs = Inputs(Path(stores), Path(cinc2011), Path(mitdb), step)
         for part in rest or PARTS:
-            results[part] = PARTS[part](Path(stores), Path(cinc2011), step)
+            found = PARTS[part](inputs)
+            results = json.loads(RESULTS.read_text()) | {part: found}
             RESULTS.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
     elif arguments == ["page"]:
+        results = json.loads(RESULTS.read_text())
         write_tables(PAGE, {name: make(results) for name, make in TABLES.items()})
     else:
         raise SystemExit(__doc__)

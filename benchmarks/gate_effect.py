@@ -33,8 +33,10 @@ REASONS: Final = {
 """Reasons by the words that their sentences have."""
 CLASSIFIER: Final = "physionet2020"
 """The classifier that ``clocs-small`` prefers."""
+CLASSES: Final = ("AF", "I-AVB", "LBBB", "Normal", "PAC", "PVC", "RBBB", "STD", "STE")
+"""Classes of the classifier."""
 TRUTH: Final[dict[str, dict[str, str]]] = {
-    "physionet2020": {name: name for name in ("AF", "I-AVB", "LBBB", "Normal", "PAC", "PVC", "RBBB", "STD", "STE")},
+    "physionet2020": {name: name for name in CLASSES},
     "ptbxl": {
         "AF": "AFIB",
         "I-AVB": "1AVB",

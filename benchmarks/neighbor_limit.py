@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from abstention import made_signals
 from page_tables import table, write_tables
 
@@ -41,7 +42,7 @@ def changed(recording: Recording, number: int) -> Iterator[tuple[str, Recording]
     random = np.random.default_rng(number)
     phase = (np.arange(signal.shape[1]) / recording.sampling_rate * random.uniform(0.8, 1.8)) % 1
     sizes = random.uniform(0.5, 1.2, (len(signal), 1))
-    kinds = {
+    kinds: dict[str, npt.NDArray[np.floating]] = {
         "ECGs in the wrong unit: ten times too large": 10 * signal,
         "ECGs reversed in time": signal[:, ::-1],
         "rectangular pulses of a calibration": sizes * (phase < 0.05) + random.normal(0, 0.01, signal.shape),

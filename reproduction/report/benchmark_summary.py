@@ -46,6 +46,7 @@ def _task_rows(key: tuple[str, str], cells: list[Any]) -> Iterator[Row]:
     chosen = [
         (f"`{name}`", values) for name, control, features, values in scored if not control and features == EMBEDDING
     ]
+    chosen.sort(key=lambda item: -item[1].get(1.0, {"value": 0.0})["value"])
     controls = [(name, values) for name, control, _, values in scored if control and 1.0 in values]
     if controls:
         name, values = max(controls, key=lambda item: item[1][1.0]["value"])

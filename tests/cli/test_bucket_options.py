@@ -23,7 +23,7 @@ def certificate(tmp_path: Path) -> Path:
     key, signed, both = (tmp_path / name for name in ("key.pem", "certificate.pem", "both.pem"))
     options = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=test"]
     options += ["-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE"]
-    command = ["openssl", "req", "-x509", *options, "-keyout", key, "-out", signed]
+    command = ["openssl", "req", "-x509", *options, "-keyout", str(key), "-out", str(signed)]
     subprocess.run(command, check=True, capture_output=True)
     both.write_bytes(signed.read_bytes() + key.read_bytes())
     return both

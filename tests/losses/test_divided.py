@@ -62,7 +62,8 @@ def result(loss: Callable[[Tensor], Tensor], values: Tensor) -> tuple[Tensor, Te
 def predictions(values: Tensor) -> Tensor:
     """Return the loss of CPC, where the first half of the features predict the second half."""
     targets = torch.tensor([1, 0]).expand(INSTANCES, -1).unsqueeze(2)
-    return CPCLoss(negatives="all")(values.flip(0).unsqueeze(2), values, targets)
+    found: Tensor = CPCLoss(negatives="all")(values.flip(0).unsqueeze(2), values, targets)
+    return found
 
 
 @pytest.mark.parametrize(

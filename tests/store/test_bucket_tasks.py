@@ -16,7 +16,7 @@ import pytest
 import clocs
 from clocs.core import engine
 from clocs.core.errors import ConfigError, StoreError
-from clocs.core.locations import to_location
+from clocs.core.locations import ObjectPath, to_location
 from clocs.training.run_mirror import RunMirror
 from clocs.training.shipped import find_encoder_folder, shipped_encoders
 from tests.core.test_bucket_source import upload
@@ -88,7 +88,9 @@ def test_the_copy_of_a_run_is_an_encoder(bucket: str, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(shipped_encoders()[NAME], run / "best")
     (run / "result.json").write_text("{}")
-    RunMirror(run, to_location(bucket), "result.json").finish(1)
+    location = to_location(bucket)
+    assert isinstance(location, ObjectPath)
+    RunMirror(run, location, "result.json").finish(1)
     assert tree(find_encoder_folder(f"{bucket}/run")) == tree(run / "best")
 
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from functools import partial
 
 import pytest
 
@@ -22,7 +21,7 @@ def test_the_next_batch_is_prepared_in_advance(pool: ThreadPoolExecutor) -> None
         made[number].set()
         return f"made {number}"
 
-    batches = Prefetcher(partial(pool.submit, make), end=3)
+    batches = Prefetcher(lambda number: pool.submit(make, number), end=3)
     assert batches.get(0) == "made 0"
     assert made[1].wait(10)
     assert batches.get(2) == "made 2"  # another than the one begun
@@ -54,7 +53,7 @@ def test_an_error_is_raised_when_the_batch_is_requested(pool: ThreadPoolExecutor
             raise ValueError("broken shard")
         return number
 
-    batches = Prefetcher(partial(pool.submit, make), end=9)
+    batches = Prefetcher(lambda number: pool.submit(make, number), end=9)
     assert batches.get(0) == 0
     with pytest.raises(ValueError, match="broken shard"):
         batches.get(1)

@@ -175,12 +175,16 @@ def _optimization(about: dict[str, Any]) -> str:
 def _components(pca: dict[str, Any]) -> str:
     """Return sentences on the principal components of which the embedding consists."""
     explained, whitening = pca["explained"], pca.get("whitening", 1.0)
-    shares = explained.values() if isinstance(explained, dict) else [explained]
     scaled = "scaled to unit variance" if whitening == 1 else f"divided by its deviation to the power of {whitening:g}"
+    shares = (
+        {f" in the {name.replace('_', ' ')}": share for name, share in sorted(explained.items())}
+        if isinstance(explained, dict)
+        else {"": explained}
+    )
+    variance = " and ".join(f"{share:.0%} of the variance{where}" for where, share in shares.items())
     return (
         f"The embedding is a PCA of the pooled activations of every block, with each component {scaled}. It was fitted "
-        f"without labels on at most {pca['recordings']:,} training recordings of each dataset, and explains "
-        f"{' and '.join(f'{share:.0%}' for share in shares)} of the variance."
+        f"without labels on at most {pca['recordings']:,} training recordings of each dataset, and explains {variance}."
     )
 
 

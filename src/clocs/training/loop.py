@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import time
 import zlib
@@ -188,7 +187,7 @@ class Loop:
             return
         with (
             ThreadPoolExecutor(1, thread_name_prefix="clocs-prefetch") as pool,
-            closing(Prefetcher(functools.partial(pool.submit, make), sampler.steps)) as batches,
+            closing(Prefetcher(lambda step: pool.submit(make, step), sampler.steps)) as batches,
         ):
             yield batches
 

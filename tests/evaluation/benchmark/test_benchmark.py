@@ -12,7 +12,7 @@ from torch import nn
 import clocs
 from clocs.core.errors import ConfigError
 from clocs.evaluation.benchmark import benchmark as module
-from clocs.evaluation.benchmark.cells import Way
+from clocs.evaluation.benchmark.cells import BenchmarkCell, Way
 from clocs.evaluation.benchmark.embedders import load_embedder
 from clocs.evaluation.benchmark.task_evaluation import BenchmarkOptions
 from clocs.inference.classification import format_set
@@ -58,7 +58,7 @@ def test_embedders_of_other_models_take_part(stores: Path, tmp_path: Path, monke
 
 
 def test_a_module_has_an_untrained_control_and_its_weights_are_part_of_the_name() -> None:
-    def cells(network: nn.Module) -> list[module.BenchmarkCell]:
+    def cells(network: nn.Module) -> list[BenchmarkCell]:
         embedders = {"mine": load_embedder(network, policy=FramePolicy(num_samples=500, sampling_rate=100))}
         return list(module._identified(module._cells(["mine"], [("made-up", "pair")], ["linear"], QUICK), embedders))
 

@@ -53,8 +53,8 @@ class LeadDropout(Augmentation):
 class RandomLeads(Augmentation):
     """Keep a random subset of the leads of each frame and set the others to zero.
 
-    The size of the subset is drawn first, each with the same probability, then the leads. Leads without a signal are
-    chosen last. So a frame never loses all its leads, and a frame of one lead stays unchanged.
+    First the size of the subset is drawn uniformly, then the leads. Leads without a signal are chosen last. So a frame
+    never loses all its leads, and a frame of one lead stays unchanged.
 
     Args:
         min_leads: Smallest number of leads that are kept; all leads where a frame has fewer.

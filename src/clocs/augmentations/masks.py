@@ -42,7 +42,7 @@ class Masking(Augmentation):
 
 @AUGMENTATIONS.register("mask")
 class Mask(Masking):
-    """Make a stretch of time flat, with sharp edges.
+    """Make an interval of time flat, with sharp edges.
 
     Args:
         mask_fraction: Fraction of the samples in one mask.
@@ -107,10 +107,10 @@ class SpectrogramMask(Masking):
 
 @AUGMENTATIONS.register("spec_augment_time")
 class SpecAugmentTime(SpectrogramMask):
-    """Silence a stretch of time, softly at its edges: the paper's SA_t.
+    """Remove an interval of time with soft edges: the paper's SA_t.
 
-    Silencing whole windows of an STFT and inverting it weighs each sample by the share of its windows that is left.
-    This class computes only that share, which gives the same signal without Fourier transforms.
+    SpecAugment sets windows of an STFT to zero and inverts it. This multiplies each sample by the fraction of its
+    windows that remain. This class computes only that fraction, without Fourier transforms; the result is the same.
 
     Args:
         mask_fraction: Fraction of the bins in one mask.
@@ -137,7 +137,7 @@ class SpecAugmentTime(SpectrogramMask):
 
 @AUGMENTATIONS.register("spec_augment_frequency")
 class SpecAugmentFrequency(SpectrogramMask):
-    """Silence a band of frequencies: the paper's SA_f.
+    """Remove a band of frequencies: the paper's SA_f.
 
     The band starts anywhere up to the Nyquist frequency, as in the paper. At 500 Hz most masks therefore lie above the
     40 Hz where an ECG has its power, and change little.

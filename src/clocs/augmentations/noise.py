@@ -47,18 +47,18 @@ class GaussianNoise(Augmentation):
 
 @AUGMENTATIONS.register("baseline_wander")
 class BaselineWander(Augmentation):
-    """Add a slow drift as breathing and loose electrodes cause it: a few sinusoids of random phase.
+    """Add a slow drift, as caused by breathing and loose electrodes: a few sinusoids of random phase.
 
-    Frequencies are in cycles a frame, because an augmentation is not given the sampling rate. The defaults are made for
-    frames of 5 s, where they mean 0.05 to 0.5 Hz. For other frames, multiply Hz by the frame's seconds.
+    Frequencies are in cycles per frame, because an augmentation does not know the sampling rate. In frames of 5 s, the
+    defaults are 0.05 to 0.5 Hz. For other frames, multiply Hz by the frame's seconds.
 
     Args:
         amplitude: Largest possible drift, in mV or, with ``relative``, in standard deviations of each lead.
         relative: Whether ``amplitude`` is relative.
-        num_waves: Largest number of waves. A lead has 1 to this many, each number equally likely, and they share the
-            amplitude evenly.
-        min_frequency: Lowest frequency, in cycles a frame.
-        max_frequency: Highest frequency. Each wave's is drawn uniformly between the two.
+        num_waves: Maximum number of waves. The number of waves of a lead is drawn uniformly from 1 to this maximum. The
+            waves share the amplitude equally.
+        min_frequency: Lowest frequency, in cycles per frame.
+        max_frequency: Highest frequency. The frequency of a wave is drawn uniformly between both.
         probability: Probability that a frame is augmented.
 
     Example:

@@ -21,8 +21,8 @@ REQUIRED = ("in_channels", "embedding_dim")
 class Encoder(nn.Module, ABC):
     """Base class of encoders, which turn frames of C leads and S samples into embeddings.
 
-    A subclass implements :meth:`forward` and passes every input through :meth:`masked`. Where it makes sense it also
-    implements :meth:`tokens` with :meth:`num_tokens` and ``token_dim``, and :meth:`features` with ``num_features``.
+    A subclass implements :meth:`forward` and passes every input through :meth:`masked`. It may also
+    implement :meth:`tokens` with :meth:`num_tokens` and ``token_dim``, and :meth:`features` with ``num_features``.
     The keyword arguments of its constructor are its options in configs; ``in_channels`` and ``embedding_dim`` are
     always among them, and ``num_samples`` where the length of a frame is fixed.
 

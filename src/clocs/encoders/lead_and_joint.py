@@ -28,8 +28,8 @@ class LeadAndJointEncoder(Encoder):
         joint_encoder: An encoder of C leads, likewise.
         in_channels: Number of leads C; None for that of the joint encoder.
         embedding_dim: Dimension E of an embedding.
-        head: ``linear``: the embedding is a linear function of all joined embeddings. ``none``: it is the embeddings of
-            the leads in order, then the joint one, and ``embedding_dim`` is their total dimension.
+        head: ``linear``: the embedding is a linear function of all joined embeddings. ``none``: it is all of
+            them, the leads in order and then the joint one, and ``embedding_dim`` is the total dimension.
 
     Raises:
         ConfigError: An encoder has another number of leads, or without a head ``embedding_dim`` is not the total.

@@ -78,8 +78,8 @@ class PatchTransformer(Encoder):
     deviation of 0.15 mV, as large as the positions. With PyTorch's weights, positions would be eight times as large,
     and masked models would learn to predict positions rather than signals.
 
-    A token is a sum over leads, to which an absent lead, which is zero, adds nothing. No other input marks absent
-    leads, so a zero lead has the same effect with and without a mask, as in all encoders.
+    A token is a sum over leads, so an absent lead, which is zero, adds nothing to it. As in all encoders, a zero lead
+    has the same effect with and without a mask.
 
     Args:
         in_channels: Number of leads C.

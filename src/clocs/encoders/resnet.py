@@ -53,8 +53,8 @@ class Block(nn.Module):
 class ResNet(Encoder):
     """A residual network for any number of leads and frames of any length; 209,720 parameters with all defaults.
 
-    Stem, blocks, mean and maximum over time, and a linear layer without a ReLU after it. Convolutions are
-    two-dimensional, over (N, C, 1, L) with channels last in memory. On a CPU this is 1.8 times as fast as
+    The layers are a stem, blocks, mean and maximum over time, and a linear layer without a ReLU after it. Convolutions
+    are two-dimensional, over (N, C, 1, L) with channels last in memory. On a CPU this is 1.8 times as fast as
     one-dimensional convolutions, which have no such layout.
 
     Args:

@@ -148,10 +148,10 @@ class Block(nn.Module):
 class S4D(Encoder):
     """A diagonal structured state-space network, S4D (Gu, Gupta, Goel, Ré, 2022), after S4 (Gu, Goel, Ré, 2022).
 
-    Stem, residual blocks, LayerNorm, mean and maximum over time, and a linear layer. Every block sees the whole frame:
-    its convolution is as long as the frame and is computed from a few parameters of a linear state space. Frames may
-    have any length. Differences from the paper: the stem reduces the sampling rate, and all parameters have the same
-    learning rate. With all defaults there are 101,120 parameters.
+    The layers are a stem, residual blocks, LayerNorm, mean and maximum over time, and a linear layer. Every block sees
+    the whole frame: its convolution is as long as the frame and is computed from a few parameters of a linear state
+    space. Frames may have any length. Differences from the paper: the stem reduces the sampling rate, and all
+    parameters have the same learning rate. With all defaults there are 101,120 parameters.
 
     In eval mode the convolutions are computed directly rather than by FFT, so that ONNX can hold them. Their time grows
     with the square of the number of positions after the stem; a larger ``stem_stride`` keeps it small.

@@ -23,9 +23,9 @@ class CPCLoss(Loss):
     computed, and returned, in float32.
 
     Args:
-        negatives: Candidates beside the predicted token. ``instances``: the tokens that the predictions of the same
-            position and step are about in all other instances. ``times``: all other tokens of the same instance.
-            ``all``: both. In the paper, too, negatives come from all sequences of a batch, including the own one.
+        negatives: Candidates beside the predicted token. ``instances``: the predicted tokens of the same position
+            and step in all other instances. ``times``: all other tokens of the same instance.
+            ``all``: both. As in the paper, negatives come from all sequences of a batch, including the own one.
 
     Example:
         >>> import torch

@@ -25,11 +25,12 @@ class CPC(Method):
     c_t from the tokens up to t. For each step k a linear layer predicts z_{t+k} as W_k c_t, and the loss finds z_{t+k}
     among other tokens. GRU and linear layers are not saved. Patients are not used.
 
-    Tokens of a convolutional encoder share samples with their neighbors, so part of a prediction over few steps is
-    copying. With all defaults, tokens of :class:`clocs.encoders.ResNet` see 1,065 samples and are 80 apart: at step 12
-    a tenth is shared. Those of :class:`clocs.encoders.CNN` see 388 and are 216 apart: only step 1 shares samples. Raise
-    ``first_step`` to leave near steps out. If tokens see the whole frame, as in a transformer, they know the
-    future, and the encoder learns little here. Tokens of ``S4D(bidirectional=False)`` see the past only.
+    Neighboring tokens of a convolutional encoder share samples, which makes near steps easy to predict. With all
+    defaults, a token of :class:`clocs.encoders.ResNet` sees 1,065 samples and is 80 samples from the next one, so that
+    a tenth is shared at step 12. A token of :class:`clocs.encoders.CNN` sees 388 samples and is 216 from the next one,
+    so that only step 1 shares samples. Raise ``first_step`` to leave near steps out. If tokens see the whole frame, as
+    in a transformer, they contain the future, and the encoder learns little. Tokens of ``S4D(bidirectional=False)`` see
+    the past only.
 
     The layers of the encoder after its tokens are not trained. Build it without them, as the ready configs do:
     ``ResNet(head="none", embedding_dim=192)`` embeds a frame as mean and maximum of its trained tokens. Otherwise its
@@ -41,9 +42,9 @@ class CPC(Method):
         steps: Number K of steps that are predicted; 12 in the paper. A frame needs ``first_step + steps`` tokens.
         first_step: Distance of the first predicted token; 1 in the paper.
         context_dim: Dimension of the context; 256 in the paper, for tokens of dimension 512.
-        positions: Number of times t of a frame to predict from, drawn at random. None, as in the paper: every t from
-            which all steps lie within the frame. Set it where a frame has hundreds of tokens, because time and memory
-            grow with it.
+        positions: Number of times t of a frame to predict from, drawn at random. None, as in the paper: every t
+            with all steps inside the frame. Set it if a frame has hundreds of tokens, because time and memory grow with
+            the number of positions.
         negatives: Tokens among which the predicted one must be found, see :class:`clocs.losses.CPCLoss`.
 
     Example:

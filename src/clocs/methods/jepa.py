@@ -26,7 +26,7 @@ class JEPA(MaskedMethod):
 
     The target encoder, a moving average of the encoder, computes the tokens of the whole frame. Blocks of adjacent
     tokens are the targets. The encoder computes the context, tokens outside all targets, and a narrow transformer
-    predicts each target block from the context and the block's positions. Nothing is reconstructed sample by sample.
+    predicts each target block from the context and the block's positions. No samples are reconstructed.
 
     Two choices differ from the paper's images. Target blocks do not overlap, and their length is fixed, so the
     context of every frame has the same size. The context is a window over the tokens outside the targets.

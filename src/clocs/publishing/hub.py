@@ -37,7 +37,8 @@ def from_pretrained(
     the weights and of the network. Files that were downloaded before are not downloaded again.
 
     Args:
-        name: Repository, such as ``organization/encoder``. A folder, or the name of a shipped encoder, comes first.
+        name: Repository, such as ``organization/encoder``; folder; or name of a shipped encoder. A folder or a shipped
+            encoder of this name is preferred to a repository.
         revision: Branch, tag or commit of the repository. None: its main branch.
         cache: Folder of downloads. None: that of ``huggingface_hub``.
         device: Device of torch, such as ``cpu`` or ``cuda:0``. None: ONNX Runtime on the CPU.

@@ -55,7 +55,7 @@ def split_by(
     """Split the recordings of a store by the values of a column, and save the split.
 
     The column may be a published fold, or ``record_id`` or ``patient_id`` for lists. Recordings with other values are
-    unused. A split that leaks is refused and not saved.
+    unused. A split that leaks is rejected and not saved.
 
     Args:
         store: A store or its folder.
@@ -91,7 +91,7 @@ def split_by(
 def split_from_table(store: StoreLike, table: Any, *, name: str = "default", allow_duplicates: bool = False) -> Split:
     """Split the recordings of a store by a table that lists the part of each recording or patient.
 
-    Recordings that are not listed are unused. A split that leaks is refused and not saved.
+    Recordings that are not listed are unused. A split that leaks is rejected and not saved.
 
     Args:
         store: A store or its folder.

@@ -57,9 +57,9 @@ class _Unit:
 def compact(folder: str | os.PathLike[str], *, records_per_shard: int = RECORDS_PER_SHARD) -> Compaction:
     """Merge small neighboring shards of a store in a new version with the same recordings in the same order.
 
-    A store that grows by a few files every night gets as many small shards. Only datasets that grow anywhere in their
-    source (``folder``) have them. Shards of other datasets stay, so that an ingest finds its finished tasks again.
-    Without shards to merge, no version is written.
+    A store that grows by a few files every night gets many small shards. Only stores of the dataset ``folder`` are
+    compacted. Shards of other datasets stay, so that an ingest finds its finished tasks again. If no shards can be
+    merged, no version is written.
 
     Args:
         folder: Folder of the store.

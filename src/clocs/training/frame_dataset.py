@@ -55,8 +55,8 @@ class FrameDataset(Dataset[dict[str, Tensor]]):
         allow_missing_leads: Whether frames may lack leads, which are then zero, and false in the mask. By default such
             frames are left out. A lead is missing if it is neither in the recording nor follows from others by
             Einthoven's and Goldberger's equations, if it has a gap, or if the policy excludes it.
-        unnamed_lead: Lead that a lead without a name ("ECG") is taken for. By default recordings with no other lead
-            are refused if ``leads`` names some.
+        unnamed_lead: Lead whose position a lead without a name ("ECG") takes. By default recordings with no other lead
+            are rejected if ``leads`` names some.
         disk_cache: Whether to keep prepared frames in a file of the store. It is written once for a policy, and
             saves time if frames are resampled and read many times.
 

@@ -73,7 +73,7 @@ def pretrain(
 ) -> dict[str, Any]:
     """Pre-train an encoder.
 
-    The result of a finished run is looked up. After an interruption, the same call continues from the newest undamaged
+    The result of a finished run is read again. After an interruption, the same call continues from the newest undamaged
     checkpoint, and all results are the same to the bit.
 
     Args:
@@ -88,8 +88,8 @@ def pretrain(
 
     Returns:
         ``run`` and ``best``, the folders of the run and of its best encoder; ``method``, ``epochs``, ``steps``,
-        ``best_epoch``, ``validation_loss``, ``frames_per_second``; ``already_finished``, whether the result was looked
-        up; and ``resumed_from``, the step of the checkpoint from which the run continued, or None.
+        ``best_epoch``, ``validation_loss``, ``frames_per_second``; ``already_finished``, whether the run was finished
+        before; and ``resumed_from``, the step of the checkpoint from which the run continued, or None.
 
     Raises:
         ConfigError: The config is invalid, or does not fit the store.

@@ -103,7 +103,7 @@ def _token(page: Page) -> bytes:
     page.reload()
     page.fill("#token-input", "a wrong one")
     page.click("#token-form button")
-    page.wait_for_selector("#token-refused:has-text('refused')")
+    page.wait_for_selector("#token-refused:has-text('rejected')")
     return page.screenshot()
 
 

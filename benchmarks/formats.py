@@ -20,7 +20,7 @@ from measuring import DATA, line, processor_seconds, scratch
 import clocs
 
 ROUNDS = 21
-LEAST = 0.7
+LEAST = 0.9
 Bare = Callable[[Path], object]
 
 
@@ -31,6 +31,8 @@ class Rival:
     name: str
     read: Bare
     files: str
+    least: float = LEAST
+    """Smallest ratio that holds over runs."""
 
 
 def _ecgdatakit(path: Path) -> object:
@@ -94,13 +96,13 @@ RIVALS = {
     "aecg": Rival("ecgdatakit", _ecgdatakit, "aecg/*.xml"),
     "philips-xml": Rival("ecgdatakit", _ecgdatakit, "philips/*"),
     "philips-xml, again": Rival("sierraecg", _sierraecg, "philips/*"),
-    "dicom": Rival("pydicom", _pydicom, "dicom/*.dcm"),
+    "dicom": Rival("pydicom", _pydicom, "dicom/*.dcm", 0.8),
     "scp": Rival("ecgdatakit", _ecgdatakit, "scp/*.scp"),
     "edf": Rival("pyedflib", _pyedflib, "written/*.edf"),
     "ishne": Rival("ecgdatakit", _ecgdatakit, "ishne/*.ecg"),
     "mfer": Rival("ecgdatakit", _ecgdatakit, "mfer/*.mwf"),
-    "chapman-csv": Rival("pandas", _pandas_bare, "published/*.csv"),
-    "clocs-csv": Rival("pandas", _pandas, "written/*.csv"),
+    "chapman-csv": Rival("pandas", _pandas_bare, "published/*.csv", 0.75),
+    "clocs-csv": Rival("pandas", _pandas, "written/*.csv", 0.75),
 }
 """CardioSoft, Schiller, AliveCor, Apple Watch and iRhythm files have no library."""
 
@@ -152,4 +154,4 @@ def reading_speed() -> None:
             pairs = [(_spent(rival.read, files), _spent(_ours, files)) for _ in range(ROUNDS)]
             theirs, ours = (1e3 * statistics.median(times) / len(files) for times in zip(*pairs, strict=True))
             print(f"  {name}: {len(files)} files, {rival.name} {theirs:.2f} ms, clocs {ours:.2f} ms a file")
-            line(f"{name} / {rival.name}", statistics.median(a / b for a, b in pairs), LEAST, unit="x")
+            line(f"{name} / {rival.name}", statistics.median(a / b for a, b in pairs), rival.least, unit="x")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,14 @@ def processor_seconds(work: Callable[[], object]) -> float:
     before = time.process_time()
     work()
     return time.process_time() - before
+
+
+def child_processor_seconds(command: Sequence[str]) -> float:
+    """Return the processor time of a command in a new process."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, capture_output=True, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def in_child(script: str, *arguments: object) -> Any:

@@ -46,5 +46,7 @@ def test_server_and_certificates_by_option(
         assert done.exit_code == 0, done.output
         assert proxy.injected[""] > 5
     assert os.environ == before
+    assert "bucket_requests=" in done.stderr
+    assert "bucket" not in CliRunner().invoke(app, ["--version"]).stderr, "a command counts its own requests"
     monkeypatch.setenv("AWS_ENDPOINT_URL", running_object_server.url)
     assert len(clocs.open_store(f"{bucket}/store")) == 4

@@ -83,7 +83,9 @@ def test_fine_tuning_and_a_comparison(command: Command, store: Path) -> None:
     assert found["patient"]["value"] == pytest.approx(values[0] - values[1], abs=1e-9)
     assert found["patient"]["low"] < found["patient"]["value"] < found["patient"]["high"]
     out, _ = command("evaluate", "compare", tuned["run"], tuned["run"])
-    assert [line.split() for line in out.splitlines()] == [
+    title, *lines = out.splitlines()
+    assert title == "AUC of the first minus AUC of the second, with 95 % intervals over patients"
+    assert [line.split() for line in lines] == [
         ["per", level, "+0.0000", "(+0.0000", "to", "+0.0000)"] for level in ("frame", "recording", "patient")
     ]
 

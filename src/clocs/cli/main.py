@@ -7,6 +7,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Annotated, Final
 
 import typer
@@ -28,7 +29,7 @@ from clocs.cli.show import show
 from clocs.cli.similarity import audit, similarity
 from clocs.cli.splits import check_leaks, split, tasks
 from clocs.cli.store_versions import archive, compact, prune, withdraw
-from clocs.core.counters import describe_counts
+from clocs.core.counters import counts, describe_counts
 from clocs.core.errors import ClocsError, missing_train_extra
 
 INTERRUPTED = 130
@@ -106,7 +107,7 @@ def _root(
         "AWS_CA_BUNDLE": ca_bundle and os.path.abspath(ca_bundle),
     }
     context.with_resource(_environment({name: value for name, value in settings.items() if value is not None}))
-    context.call_on_close(_log_counters)
+    context.call_on_close(partial(_log_counters, counts()))
     if version:
         typer.echo(__version__)
         raise typer.Exit
@@ -127,9 +128,9 @@ def _environment(settings: dict[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _log_counters() -> None:
-    """Print what this process asked of buckets, as the last line of a command that used one."""
-    if used := describe_counts():
+def _log_counters(before: dict[str, int]) -> None:
+    """Print what was asked of buckets since the counters were read, as the last line of a command that used one."""
+    if used := describe_counts(before):
         typer.echo(f"bucket: {used}", err=True)
 
 

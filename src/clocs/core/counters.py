@@ -46,11 +46,11 @@ def counts() -> dict[str, int]:
         return {name: _values[name] for name in COUNTERS}
 
 
-def describe_counts(before: dict[str, int] | None = None) -> str:
+def describe_counts(before: dict[str, int]) -> str:
     """Return the counters that are not 0 as text for a log line; empty if there are none.
 
     Args:
         before: Earlier counts, which are subtracted.
     """
-    since = {name: value - (before or {}).get(name, 0) for name, value in counts().items()}
+    since = {name: value - before[name] for name, value in counts().items()}
     return ", ".join(f"{name}={value}" for name, value in since.items() if value)

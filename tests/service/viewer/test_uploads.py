@@ -88,18 +88,18 @@ def test_a_hospital_file_is_drawn_classified_and_compared(
     assert_everything_is_shown(page, FACTS[name])
 
 
-def test_a_single_lead_is_compared_with_the_neighbours_main_lead(
+def test_patients_without_the_lead_of_an_ecg_are_not_compared_with_it(
     visit: Visit, originals: Path, samples: Callable[..., list[Path]]
 ) -> None:
     """CinC 2017 names its lead ECG; nobody in the archive has one of that name."""
     page = visit.open(*samples(originals, *ORIGINALS["cinc"]))
-    page.click(".neighbour:first-child button")
-    page.wait_for_selector("#comparison[open] canvas")
-    assert "ECG is compared with the other ECG's II" in page.inner_text("#comparison")
+    said = page.inner_text("#neighbours")
+    assert "not compared: no recording with lead ECG." in said
+    assert page.locator("#neighbours .neighbour").count() == 0
 
 
 def test_lead_i_is_classified_and_searched_on_request(visit: Visit, tmp_path: Path) -> None:
-    """A watch records lead I only. Classifiers have a set for it; one click searches with an untrained lead."""
+    """A watch records lead I only. Classifiers have a set for it; a search finds recordings with this lead only."""
     visit.watch.expected.add(422)
     rows = "\n".join(f"{(at % 400 < 20) * 1.0 + (at % 7) / 100:.3f}" for at in range(15000))
     (tmp_path / "watch.csv").write_text(f"# clocs ECG 2\n# sampling_rate: 500\nI\n{rows}\n")
@@ -109,7 +109,7 @@ def test_lead_i_is_classified_and_searched_on_request(visit: Visit, tmp_path: Pa
     assert "any_lead" not in said
     assert "any-lead" not in said
     page.click("#neighbours >> text=Use these leads anyway")
-    page.wait_for_selector("#neighbours[aria-busy=false] .neighbour")
+    page.wait_for_selector("#neighbours[aria-busy=false] >> text=not compared: no recording with lead I.")
     page.wait_for_selector("#classes[aria-busy=false] .class-row")
     assert "Lead used: I." in page.inner_text("#classes")
 

@@ -154,7 +154,7 @@ def test_damaged_encoders_do_not_travel(hub: Hub, tmp_path: Path) -> None:
 
 
 def test_what_is_missing_is_named(hub: Hub, tmp_path: Path) -> None:
-    with pytest.raises(DownloadError, match=r"'clinic/none' is neither a folder nor a shipped encoder \(clocs-small"):
+    with pytest.raises(DownloadError, match=r"'clinic/none' is neither a folder nor a shipped encoder \(clocs-base"):
         clocs.from_pretrained("clinic/none", cache=tmp_path)
     with pytest.raises(DownloadError, match="Repo id must"):
         clocs.from_pretrained("no/such/folder", cache=tmp_path)

@@ -216,11 +216,11 @@ def test_extra_columns_of_a_store_are_left_out_unless_kept(store_of: Maker, key:
 def test_columns_that_may_identify_are_in_no_byte_of_a_store_with_a_key(key: Path, tmp_path: Path) -> None:
     write(make_recording(leads=("I", "II")), tmp_path / "archive" / "a.edf")
     table = tmp_path / "table.csv"
-    table.write_text("file,patient_id,fold,acquired at,contact,phone\na,4711,3,2019-05-08 10:11,a@b.org,Zorro\n")
+    table.write_text("file,patient_id,fold,acquired at,contact,phone\na,Kowalski,3,2019-05-08 10:11,a@b.org,Zorro\n")
     with pytest.warns(UserWarning, match="is left out"):
         store = ingest("folder", tmp_path / "archive", tmp_path / "store", options={"table": table, "key": key})
     assert store.recording(0).extra == {"fold": "3"}
-    assert occurring(["2019-05-08", "a@b.org", "Zorro", "4711", "acquired at", "phone"], store.folder) == []
+    assert occurring(["2019-05-08", "a@b.org", "Zorro", "Kowalski", "acquired at", "phone"], store.folder) == []
     assert scan_identities(store.folder).hits == ()
 
 

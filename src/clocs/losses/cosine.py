@@ -66,7 +66,7 @@ def divided_among_ranks() -> Iterator[None]:
 
 
 class _Division(threading.local):
-    """How the rows are divided in this thread."""
+    """Division of the rows in this thread."""
 
     ranks = (0, 1)
     """This rank, and the number of ranks."""

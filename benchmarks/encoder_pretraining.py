@@ -1,13 +1,13 @@
 """Train a joint network of twelve leads without labels, on the training patients of several stores.
 
-    python benchmarks/encoder_pretraining.py STORES OUT STEPS [SEED]
+    python benchmarks/encoder_pretraining.py STORES OUT STEPS [SEED] [START]
 
 ``STORES`` has stores whose split ``default`` has the published parts; only training parts are read, and stores that
 share a recording are refused. A recording gives two frames of 5 s at 500 Hz, each with leads and spans of time left
 out. Three objectives share the network: the two frames of a recording find each other in the batch (CMSC with pairs
 weighted alike), the activations over time give back the samples of all leads at 100 Hz, and the pooled activations give
 random kernel features of its first frame with all leads. The learning rate follows a cosine over ``STEPS``. ``OUT``
-gets the encoder.
+gets the encoder. With ``START``, an earlier ``OUT``, training goes on from its encoder, with a new cosine.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn.functional import avg_pool1d, interpolate, mse_loss
 
@@ -153,10 +153,14 @@ def masked_views(signals: Tensor, random: np.random.Generator) -> tuple[Tensor, 
     return noise.add_(signals).mul_(mask), ~mask[..., ::FACTOR]
 
 
-def train(data: Data, out: Path, steps: int, seed: int) -> None:
+def train(data: Data, out: Path, steps: int, seed: int, start: Path | None) -> None:
     """Train, and write the weights of the encoder after every 500 steps."""
+    earlier = [] if start is None else json.loads((start / "training.json").read_text())["cosines"]
+    about = about_training([*earlier, steps], seed)
     torch.manual_seed(seed)
-    random, model = generator(seed, "pretraining"), Objectives()
+    random, model = generator(seed, "pretraining", *earlier), Objectives()
+    if start is not None:
+        model.encoder.load_state_dict(load_file(start / "weights.safetensors"))
     optimizer = torch.optim.AdamW(model.parameters(), LEARNING_RATE, weight_decay=DECAY)
     begin, order = time.process_time(), np.empty(0, np.int64)
     for step in range(steps):
@@ -175,9 +179,9 @@ def train(data: Data, out: Path, steps: int, seed: int) -> None:
         if step % 50 == 0:
             values = {name: round(value.item(), 4) for name, value in losses.items()}
             print(json.dumps({"step": step, "core_seconds": round(time.process_time() - begin), **values}), flush=True)
-        if step % 500 == 0:
-            save(model, out, steps, seed)
-    save(model, out, steps, seed)
+        if step % 500 == 499:
+            save(model, out, about)
+    save(model, out, about)
 
 
 def step_losses(
@@ -201,15 +205,15 @@ def step_losses(
     }
 
 
-def save(model: Objectives, out: Path, steps: int, seed: int) -> None:
+def save(model: Objectives, out: Path, about: dict[str, object]) -> None:
     """Write the encoder's weights, and how it was trained."""
     out.mkdir(parents=True, exist_ok=True)
-    (out / "training.json").write_text(json.dumps(about_training(steps, seed), indent=1))
+    (out / "training.json").write_text(json.dumps(about, indent=1))
     save_file(model.encoder.state_dict(), out / "weights.safetensors")
 
 
-def about_training(steps: int, seed: int) -> dict[str, object]:
-    """Return the options of the training, for the config of the encoder."""
+def about_training(cosines: list[int], seed: int) -> dict[str, object]:
+    """Return the options of the training, with the steps of each cosine, for the config of the encoder."""
     return {
         "method": {"name": "cmsc", "objectives": ["contrast", "samples", "kernels"], "off_diagonals": "equal"},
         "encoder": {"name": "resnet", **OPTIONS},
@@ -218,7 +222,8 @@ def about_training(steps: int, seed: int) -> dict[str, object]:
         "learning_rate": LEARNING_RATE,
         "weight_decay": DECAY,
         "schedule": "cosine",
-        "max_steps": steps,
+        "max_steps": sum(cosines),
+        "cosines": cosines,
         "seed": seed,
         "frames": {"normalization": POLICY.normalization},
     }
@@ -227,4 +232,5 @@ def about_training(steps: int, seed: int) -> dict[str, object]:
 if __name__ == "__main__":
     folder, target, steps, *rest = sys.argv[1:]
     torch.set_num_threads(1)
-    train(load(Path(folder)), Path(target), int(steps), int(rest[0]) if rest else 0)
+    start = Path(rest[1]) if len(rest) > 1 else None
+    train(load(Path(folder)), Path(target), int(steps), int(rest[0]) if rest else 0, start)

@@ -101,7 +101,7 @@ def test_real_files(name: str, client: Served, real_data: Path) -> None:
     alike = checked(schemas.SimilarResponse, client.post(f"/api/v1/similar{more or '?'}&k=3", files))
     is_comparable = "ECG" not in recording.leads  # no patient of the index has a lead of this name
     assert len(alike["neighbours"]) == 3 * is_comparable
-    assert is_comparable != any("no recording with lead ECG" in note for note in alike["notes"])
+    assert is_comparable != any("no embedding of lead ECG" in note for note in alike["notes"])
     drawn = client.post("/api/v1/figure?seconds=2", files)
     assert (drawn.status, drawn.body[:4]) == (200, b"\x89PNG")
 

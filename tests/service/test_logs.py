@@ -10,22 +10,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from clocs.service.logs import error_location, log, write_logs_to
+from clocs.service.logs import error_location, log, logs_written_to
 
 
 @pytest.fixture
-def stream(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
-    """Return the stream of the service's logs, and restore every logger afterwards."""
-    root = logging.getLogger()
-    known = [one for one in (root, *root.manager.loggerDict.values()) if isinstance(one, logging.Logger)]
-    before = [(one, list(one.handlers), one.level, one.propagate) for one in known]
-    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+def stream() -> Iterator[io.StringIO]:
+    """Return the stream of the service's logs."""
     made = io.StringIO()
-    write_logs_to(made)
-    yield made
-    for logger, handlers, level, propagate in before:
-        logger.handlers[:], logger.propagate = handlers, propagate
-        logger.setLevel(level)
+    with logs_written_to(made):
+        yield made
 
 
 def test_a_line_is_an_object(stream: io.StringIO) -> None:
@@ -70,20 +63,18 @@ def test_a_library_that_writes_plain_text_no_longer_does(capfd: pytest.CaptureFi
     logger = logging.getLogger("plain.library")
     logger.addHandler(logging.StreamHandler())
     logger.propagate = False
-    root, stream = logging.getLogger(), io.StringIO()
-    before, shown = list(root.handlers), warnings.showwarning
-    try:
-        write_logs_to(stream)
+    stream = io.StringIO()
+    with logs_written_to(stream):
         logger.error("Winterbottom")
-    finally:
-        root.handlers[:], warnings.showwarning = before, shown
     assert json.loads(stream.getvalue())["logger"] == "plain.library"
     assert capfd.readouterr().err == ""
+    logger.error("as before")
+    assert capfd.readouterr().err == "as before\n"
 
 
-def test_a_warning_is_a_line_too(stream: io.StringIO) -> None:
-    write_logs_to(stream)  # once more: between a fixture and its test, pytest puts warnings back
-    with warnings.catch_warnings():
+def test_a_warning_is_a_line_too() -> None:
+    stream = io.StringIO()
+    with logs_written_to(stream), warnings.catch_warnings():
         warnings.simplefilter("always")
         warnings.warn("Winterbottom", RuntimeWarning, stacklevel=1)
     line = json.loads(stream.getvalue())

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import logging
-import sys
 import traceback
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, TextIO
@@ -58,22 +59,36 @@ def log(event: str, level: int = logging.INFO, error: BaseException | None = Non
     LOGGER.log(level, event, exc_info=error, extra={"fields": fields})
 
 
-def write_logs_to(stream: TextIO = sys.stderr) -> None:
-    """Send the logs of the service, of all libraries and of Python warnings to a stream.
+@contextmanager
+def logs_written_to(stream: TextIO | None = None) -> Iterator[None]:
+    """Send the logs of the service, of all libraries and of Python warnings to a stream, within a context.
 
     ONNX Runtime writes its own warnings to standard error as plain text, because it cannot forward them.
+
+    Args:
+        stream: Where lines are written; None for standard error.
     """
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonLines())
     root = logging.getLogger()
-    for logger in (root, *root.manager.loggerDict.values()):
-        if isinstance(logger, logging.Logger) and (logger is root or _writes_to_a_terminal(logger)):
+    known = [one for one in (root, *root.manager.loggerDict.values()) if isinstance(one, logging.Logger)]
+    before = [(one, list(one.handlers), one.level, one.propagate) for one in known]
+    shown = warnings.showwarning
+    for logger in known:
+        if logger is root or _writes_to_a_terminal(logger):
             logger.handlers[:] = []
             logger.propagate = True
     root.addHandler(handler)
     root.setLevel(logging.WARNING)
     LOGGER.setLevel(logging.INFO)
     warnings.showwarning = _log_warning
+    try:
+        yield
+    finally:
+        warnings.showwarning = shown
+        for logger, handlers, level, propagate in before:
+            logger.handlers[:], logger.propagate = handlers, propagate
+            logger.setLevel(level)
 
 
 def _writes_to_a_terminal(logger: logging.Logger) -> bool:

@@ -23,7 +23,7 @@ from fastapi import FastAPI
 from clocs.core.errors import ConfigError
 from clocs.service.app import create_app
 from clocs.service.audit_log import AuditError, AuditLog
-from clocs.service.logs import log, write_logs_to
+from clocs.service.logs import log, logs_written_to
 from clocs.service.parsing.pool import WALL_CLOCK_FACTOR
 from clocs.service.protocol import edge_protocol
 from clocs.service.settings import Limits, ServiceSettings
@@ -42,15 +42,14 @@ def run(settings: ServiceSettings, ready: Callable[[str], None] = lambda address
         settings: Settings of the service.
         ready: Called with the address when requests are answered.
     """
-    with _listener(settings.host, settings.port) as listener, _ignore_signals(signal.SIGHUP):
-        write_logs_to()
+    with _listener(settings.host, settings.port) as listener, _ignore_signals(signal.SIGHUP), logs_written_to():
         app = create_app(settings)
         sys.setswitchinterval(SWITCH_SECONDS)
         address = _address(settings.host, listener.getsockname()[1])
         log("starting", address=address)
         with _ignore_signals(signal.SIGTERM, signal.SIGINT):  # uvicorn raises the received signal again
             _Server(server_config(app, settings.limits), lambda: ready(address)).run(sockets=[listener])
-    log("stopped")
+        log("stopped")
 
 
 def check_address(host: str, port: int) -> None:

@@ -94,7 +94,7 @@ def test_patients_without_the_lead_of_an_ecg_are_not_compared_with_it(
     """CinC 2017 names its lead ECG; nobody in the archive has one of that name."""
     page = visit.open(*samples(originals, *ORIGINALS["cinc"]))
     said = page.inner_text("#neighbours")
-    assert "not compared: no recording with lead ECG." in said
+    assert "not compared: no embedding of lead ECG." in said
     assert page.locator("#neighbours .neighbour").count() == 0
 
 
@@ -109,7 +109,7 @@ def test_lead_i_is_classified_and_searched_on_request(visit: Visit, tmp_path: Pa
     assert "any_lead" not in said
     assert "any-lead" not in said
     page.click("#neighbours >> text=Use these leads anyway")
-    page.wait_for_selector("#neighbours[aria-busy=false] >> text=not compared: no recording with lead I.")
+    page.wait_for_selector("#neighbours[aria-busy=false] >> text=not compared: no embedding of lead I.")
     page.wait_for_selector("#classes[aria-busy=false] .class-row")
     assert "Lead used: I." in page.inner_text("#classes")
 

@@ -50,7 +50,7 @@ def test_patients_without_a_lead_of_the_query_are_not_compared(tmp_path: Path) -
     assert {item.patient_id for item in found.neighbors} == {f"p{number}" for number in range(3, 12)}
     assert [lead.lead for item in found.neighbors for lead in item.why] == ["II"] * 9
     assert found.notes == (
-        "2 patients are not compared: no recording with lead II.",
+        "2 patients are not compared: no embedding of lead II.",
         "Only 9 patients of the index match.",
     )
     assert len(index.similar("r4-0", k=12).neighbors) == 11, "it has both leads"

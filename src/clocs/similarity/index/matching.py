@@ -100,7 +100,7 @@ def match_patients(
     notes = []
     if num_others := now.count(where) - now.count(comparable):
         others = "1 patient is" if num_others == 1 else f"{num_others:,} patients are"
-        notes.append(f"{others} not compared: no recording with {format_leads(comparable.leads)}.")
+        notes.append(f"{others} not compared: no embedding of {format_leads(comparable.leads)}.")
     if len(shown) < len(pairs) and limit is not None:
         hidden, few = len(pairs) - len(shown), percent(limit.exceeded)
         which = f"{hidden} of the {len(pairs)} nearest patients are" if shown else "All patients are"
@@ -115,6 +115,8 @@ def match_patients(
 
 def _few_matches_note(found: int) -> str:
     """Return the note for a search that found fewer patients than requested."""
+    if not found:
+        return "No patient of the index matches."
     return "Only 1 patient of the index matches." if found == 1 else f"Only {found} patients of the index match."
 
 

@@ -31,7 +31,7 @@ from page_tables import write_tables
 
 import clocs
 from clocs.core.recording import Recording
-from clocs.core.sources import open_source
+from clocs.core.sources.source import open_source
 from clocs.datasets import DATASETS
 from clocs.inference.abstention import PACED, judge_patient, judge_signal
 from clocs.inference.recordings import as_recording

@@ -17,8 +17,8 @@ from pathlib import Path
 from measuring import ROOT, in_child, scratch
 from store_growth import NUM_ADDED, write_linked_store, write_records_of_one_lead
 
-from clocs.core.locations import to_location
-from clocs.core.object_cache import CACHE
+from clocs.core.storage.locations import to_location
+from clocs.core.storage.object_cache import CACHE
 
 sys.path.insert(0, str(ROOT))
 from tests.object_server import BUCKET, ObjectServer
@@ -38,7 +38,7 @@ OPERATIONS = {
 SCRIPT = """
 import json, sys, time
 import clocs
-from clocs.core.counters import counts
+from clocs.core.storage.counters import counts
 archive, folder, *operations = sys.argv[1:]
 found = []
 for work in operations:

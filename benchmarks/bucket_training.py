@@ -21,8 +21,8 @@ from typing import Any
 from measuring import ROOT, scratch
 
 import clocs
-from clocs.core.counters import counts
-from clocs.core.object_cache import CACHE, LIMIT, cache_folder
+from clocs.core.storage.counters import counts
+from clocs.core.storage.object_cache import CACHE, LIMIT, cache_folder
 
 sys.path.insert(0, str(ROOT))
 from tests.object_server import BUCKET, ObjectServer

@@ -23,8 +23,8 @@ from safetensors.torch import load_file
 from torch import nn
 
 import clocs
-from clocs.core.files import write_bytes
 from clocs.core.seeds import generator
+from clocs.core.storage.files import write_bytes
 from clocs.encoders import Encoder, LeadAndJointEncoder, PCAEncoder, ResNet
 from clocs.encoders.encoder import describe_encoder
 from clocs.publishing.model_card import CardContent, format_model_card

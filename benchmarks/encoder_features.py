@@ -24,8 +24,8 @@ from encoder_pretraining import LIMIT, OPTIONS, POLICY
 from torch import Tensor, nn
 
 import clocs
-from clocs.core.files import write_bytes
 from clocs.core.seeds import generator
+from clocs.core.storage.files import write_bytes
 from clocs.encoders import Encoder, ResNet
 from clocs.evaluation.benchmark.embedders import EncoderEmbedder, load_embedder
 from clocs.evaluation.benchmark.random_kernels import random_kernels

@@ -7,7 +7,7 @@ from typing import Any
 
 import clocs
 from clocs.core.errors import FormatError
-from clocs.core.sources import open_source
+from clocs.core.sources.source import open_source
 from clocs.formats.reading import read_from
 from clocs.measurements.axes import angle_difference
 from clocs.signals.leads import add_derived_leads

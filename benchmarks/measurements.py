@@ -203,7 +203,7 @@ def synthetic(twelve: Path, store: Path) -> dict[str, Any]:
 
 
 def _synthetic_recordings(options: SyntheticOptions) -> Iterator[clocs.Recording]:
-    from clocs.core.sources import Source
+    from clocs.core.sources.source import Source
     from clocs.datasets.synthetic import SYNTHETIC
 
     source: Source = None  # type: ignore[assignment]

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import clocs
-from clocs.core.files import write_bytes
+from clocs.core.storage.files import write_bytes
 from clocs.evaluation.results import compare
 from clocs.signals.leads import STANDARD_LEADS
 from clocs.training.encoder_module import load_encoder_folder

@@ -41,7 +41,7 @@ from training import loss_growth, training_speed
 
 import clocs
 from clocs.core.recording import Recording
-from clocs.core.sources import Source
+from clocs.core.sources.source import Source
 from clocs.datasets import Entry
 from clocs.signals.framing import FramePolicy
 from clocs.signals.leads import LEAD_EQUATIONS, STANDARD_LEADS

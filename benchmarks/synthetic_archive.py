@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from clocs.core.files import write_bytes
+from clocs.core.storage.files import write_bytes
 from clocs.similarity.archive.archive import schema
 from clocs.similarity.archive.manifest import (
     ArchiveManifest,

@@ -10,7 +10,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 
 import clocs
-from clocs.core.sources import open_source
+from clocs.core.sources.source import open_source
 from clocs.datasets.synthetic import MEANINGS, RHYTHMS
 
 DATASET = clocs.DATASETS.get("synthetic")

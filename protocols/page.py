@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from clocs.core.errors import ConfigError
-from clocs.core.files import write_bytes
+from clocs.core.storage.files import write_bytes
 from protocols.copied import COPIED_VALUES
 from protocols.encoders import PRETRAINED, RANDOM, SCRATCH
 from protocols.faults import CROSSED

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from clocs.core.files import write_bytes
+from clocs.core.storage.files import write_bytes
 
 Row = dict[str, Any]
 RESULTS: Final = Path(__file__).parent / "results"

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from clocs.core.files import write_bytes
+from clocs.core.storage.files import write_bytes
 from clocs.signals.leads import STANDARD_LEADS
 from clocs.signals.resampling import Floats
 from clocs.store.store import Store

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from clocs.core.errors import ConfigError
-from clocs.core.files import write_bytes
 from clocs.core.options import validate_model
+from clocs.core.storage.files import write_bytes
 from clocs.evaluation.checkpoint import RANDOM
 from clocs.evaluation.finetune import FinetuneConfig, finetune
 from clocs.evaluation.model_outputs import ModelOutputs

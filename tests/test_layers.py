@@ -233,12 +233,12 @@ def test_a_file_keeps_to_its_layer(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "source"),
     [
-        pytest.param("core/files.py", "from clocs.signals.leads import add_derived_leads", id="upwards"),
-        pytest.param("core/files.py", "def late():\n    import clocs.store.manifest", id="upwards, in a function"),
-        pytest.param("core/files.py", "from ..store import manifest", id="upwards, relative"),
-        pytest.param("core/files.py", "from clocs import store", id="upwards, from the root"),
+        pytest.param("core/hashes.py", "from clocs.signals.leads import add_derived_leads", id="upwards"),
+        pytest.param("core/hashes.py", "def late():\n    import clocs.store.manifest", id="upwards, in a function"),
+        pytest.param("core/hashes.py", "from ..store import manifest", id="upwards, relative"),
+        pytest.param("core/hashes.py", "from clocs import store", id="upwards, from the root"),
         pytest.param(
-            "core/files.py",
+            "core/hashes.py",
             "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from clocs.store import Store",
             id="upwards, for types only",
         ),
@@ -285,8 +285,8 @@ def test_a_planted_violation_is_caught(name: str, source: str) -> None:
     ("name", "source"),
     [
         ("__init__.py", "from clocs.cli.main import app"),
-        ("core/files.py", "import os\nfrom pathlib import Path\nfrom clocs.core.errors import StoreError"),
-        ("core/files.py", "from .errors import StoreError"),
+        ("core/hashes.py", "import os\nfrom pathlib import Path\nfrom clocs.core.errors import StoreError"),
+        ("core/hashes.py", "from .errors import StoreError"),
         ("store/ingest.py", "from clocs import __version__\nfrom clocs.datasets.dataset import Dataset"),
         ("store/ingest.py", "from clocs.store.manifest import Manifest"),
         ("formats/edf.py", "from clocs.formats.reading import Format\nfrom clocs.signals import leads"),

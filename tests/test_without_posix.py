@@ -33,7 +33,7 @@ def test_only_the_service_uses_calls_of_some_systems() -> None:
         for name in _names(ast.parse(path.read_text(encoding="utf-8")))
         if path.relative_to(SOURCE).parts[0] != "service" and name in {*MODULES, *(f"os.{call}" for call in CALLS)}
     }
-    assert uses == {("core/file_locks.py", "fcntl")}
+    assert uses == {("core/storage/file_locks.py", "fcntl")}
 
 
 def _names(tree: ast.AST) -> set[str]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from clocs.core.errors import ConfigError
-from clocs.core.files import write_bytes
+from clocs.core.storage.files import write_bytes
 from clocs.evaluation.benchmark import page as benchmark
 from reproduction.report.beyond_page import beyond_page
 from reproduction.report.encoders_page import encoders_page

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from clocs.core.pseudonyms import make_key as make_key
+    from clocs.core.privacy.pseudonyms import make_key as make_key
     from clocs.core.recording import Episode as Episode
     from clocs.core.recording import Recording as Recording
     from clocs.core.stated_measurements import StatedMeasurements as StatedMeasurements
@@ -85,7 +85,7 @@ _EXPORTS = {
     "archive_report": "clocs.store.summary:archive_report",
     "convert": "clocs.store.convert:convert",
     "deidentify": "clocs.store.deidentify:deidentify",
-    "make_key": "clocs.core.pseudonyms:make_key",
+    "make_key": "clocs.core.privacy.pseudonyms:make_key",
     "scan_identities": "clocs.store.identity_scan:scan_identities",
     "ingest": "clocs.store.ingest:ingest",
     "check_leaks": "clocs.store.splits:check_leaks",

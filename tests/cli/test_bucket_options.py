@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 import clocs
 from clocs.cli.main import app
-from clocs.core import bucket as buckets
 from clocs.core.errors import StoreError
+from clocs.core.storage import bucket as buckets
 from tests.fault_proxy import FaultProxy
 from tests.object_server import ObjectServer
 

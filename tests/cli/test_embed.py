@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clocs.core.files import write_bytes
-from clocs.core.sources import open_source
+from clocs.core.sources.source import open_source
+from clocs.core.storage.files import write_bytes
 from clocs.inference.pretrained import load_encoder
 from clocs.training.shipped import DEFAULT_ENCODER
 from tests.cli.conftest import Command

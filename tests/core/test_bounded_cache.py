@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from clocs.core.bounded_cache import BoundedCache
 from clocs.core.errors import CacheFullError
+from clocs.core.storage.bounded_cache import BoundedCache
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_a_failed_fetch_leaves_nothing(remote: Path, tmp_path: Path) -> None:
 PROCESS = """
 import shutil, sys
 from pathlib import Path
-from clocs.core.bounded_cache import BoundedCache
+from clocs.core.storage.bounded_cache import BoundedCache
 remote, folder, log, die = Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]), sys.argv[4]
 def fetch(path, name):
     with log.open("a") as file:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from clocs.core import source_files
-from clocs.core.bucket import Bucket
-from clocs.core.counters import counts
 from clocs.core.errors import ConfigError, FormatError, StoreError
-from clocs.core.locations import to_location
-from clocs.core.sources import local_path, open_source
+from clocs.core.sources import source_files
+from clocs.core.sources.source import local_path, open_source
+from clocs.core.storage.bucket import Bucket
+from clocs.core.storage.counters import counts
+from clocs.core.storage.locations import to_location
 from tests.core.test_sources import TREE, make
 
 

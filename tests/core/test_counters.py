@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from clocs.core.counters import COUNTERS, count, counts, describe_counts
+from clocs.core.storage.counters import COUNTERS, count, counts, describe_counts
 from clocs.service.metrics import Metrics
 
 

@@ -7,7 +7,8 @@ from importlib import import_module
 
 import pytest
 
-MODULES = [f"clocs.core.{name}" for name in ("csv_cells", "locations", "options", "registry", "seeds", "source_files")]
+NAMES = ("csv_cells", "options", "registry", "seeds", "sources.source_files", "storage.locations")
+MODULES = [f"clocs.core.{name}" for name in NAMES]
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -1,4 +1,4 @@
-"""In core, store and training, only ``core/disk.py`` changes files."""
+"""In core, store and training, only ``core/storage/disk.py`` changes files."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[2] / "src" / "clocs"
-DISK_MODULE = "core/disk.py"
+DISK_MODULE = "core/storage/disk.py"
 EXCEPTIONS = {
-    "core/pseudonyms.py": {"open", "fdopen", "fsync"},
-    "core/bounded_cache.py": {"open", "replace", "mkdir", "unlink"},
-    "core/object_cache.py": {"open", "replace", "mkdir", "makedirs", "unlink"},
+    "core/privacy/pseudonyms.py": {"open", "fdopen", "fsync"},
+    "core/storage/bounded_cache.py": {"open", "replace", "mkdir", "unlink"},
+    "core/storage/object_cache.py": {"open", "replace", "mkdir", "makedirs", "unlink"},
 }
 """A key file needs special permissions and is never replaced, so it is not written through the disk object. A copy of
 an object need not survive a power loss."""

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from clocs.core import file_locks
-from clocs.core.file_locks import lock_file
+from clocs.core.storage import file_locks
+from clocs.core.storage.file_locks import lock_file
 
 
 def test_a_locked_file_is_refused_until_it_is_closed(tmp_path: Path) -> None:

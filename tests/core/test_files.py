@@ -15,16 +15,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clocs.core import files
-from clocs.core.disk import Disk
 from clocs.core.errors import StoreError
-from clocs.core.files import append_bytes, atomic_file, lock_folder, remove_file, sync_file, truncate_file, write_bytes
 from clocs.core.hashes import canonical_json, content_hash, file_hash
+from clocs.core.storage import files
+from clocs.core.storage.disk import Disk
+from clocs.core.storage.files import (
+    append_bytes,
+    atomic_file,
+    lock_folder,
+    remove_file,
+    sync_file,
+    truncate_file,
+    write_bytes,
+)
 
 HOLD = """
 import signal, sys
 from pathlib import Path
-from clocs.core.files import lock_folder
+from clocs.core.storage.files import lock_folder
 with lock_folder(Path(sys.argv[1])):
     print("locked", flush=True)
     signal.pause()
@@ -98,7 +106,7 @@ def test_the_remains_of_a_killed_writer_are_overwritten(tmp_path: Path) -> None:
     code = """
 import os, sys
 from pathlib import Path
-from clocs.core import files
+from clocs.core.storage import files
 files.on_write_step = lambda step, path: os._exit(9) if step == sys.argv[2] else None
 files.write_bytes(Path(sys.argv[1]), b"whole" * 1000)
 """

@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from clocs.core.errors import ConfigError
-from clocs.core.pseudonyms import PSEUDONYM, PatientKey, make_key, read_key
+from clocs.core.privacy.pseudonyms import PSEUDONYM, PatientKey, make_key, read_key
 
 KEY = PatientKey(bytes(range(32)))
 OTHER = PatientKey(bytes(range(1, 33)))

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clocs.core import folder_source, source_files
 from clocs.core.errors import ConfigError, FormatError
-from clocs.core.source_files import strip_extension
-from clocs.core.sources import file_size, open_source
+from clocs.core.sources import folder_source, source_files
+from clocs.core.sources.source import file_size, open_source
+from clocs.core.sources.source_files import strip_extension
 
 TREE = {
     "RECORDS": b"data/1\ndata/10\n",

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from clocs.core.folder_source import FolderSource
+from clocs.core.sources.folder_source import FolderSource
 from clocs.datasets.synthetic import SYNTHETIC, SyntheticOptions
 
 

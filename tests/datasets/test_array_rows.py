@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from clocs.core.errors import FormatError, MissingExtraError
-from clocs.core.folder_source import FolderSource
-from clocs.core.sources import open_source
+from clocs.core.sources.folder_source import FolderSource
+from clocs.core.sources.source import open_source
 from clocs.datasets import array_rows
 from clocs.datasets.array_rows import (
     BLOCK_BYTES,

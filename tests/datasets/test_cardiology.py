@@ -6,7 +6,7 @@ import json
 import zipfile
 from pathlib import Path
 
-from clocs.core.sources import open_source
+from clocs.core.sources.source import open_source
 from clocs.datasets.cardiology import CARDIOLOGY
 from clocs.datasets.dataset import Options
 

@@ -12,7 +12,7 @@ import openpyxl
 import pytest
 
 from clocs.core.errors import FormatError
-from clocs.core.sources import open_source
+from clocs.core.sources.source import open_source
 from clocs.datasets.chapman import CHAPMAN, TRUNCATED_RECORD
 from clocs.datasets.dataset import Entry, Options
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from clocs.core.errors import FormatError
-from clocs.core.sources import open_source
+from clocs.core.sources.source import open_source
 from clocs.datasets.code_test import CODE_TEST, LEADS
 from clocs.datasets.dataset import Entry
 from clocs.signals.leads import STANDARD_LEADS

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from clocs.core.errors import FormatError
-from clocs.core.sources import open_source
+from clocs.core.sources.source import open_source
 from clocs.datasets.csv_tables import (
     RowsByKey,
     find_table,

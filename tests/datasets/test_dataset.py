@@ -11,8 +11,8 @@ import pytest
 from pydantic import ValidationError
 
 from clocs.core.errors import ConfigError, FormatError
-from clocs.core.folder_source import FolderSource
-from clocs.core.sources import open_source
+from clocs.core.sources.folder_source import FolderSource
+from clocs.core.sources.source import open_source
 from clocs.datasets import DATASETS, Dataset, Entry, SplitPolicy
 from clocs.datasets.dataset import load_entry
 from clocs.signals.framing import FramePolicy

@@ -8,7 +8,7 @@ import pytest
 
 from clocs.core.errors import FormatError
 from clocs.core.recording import Recording
-from clocs.core.sources import open_source
+from clocs.core.sources.source import open_source
 from clocs.datasets.dataset import Options
 from clocs.datasets.ecg_arrhythmia import ECG_ARRHYTHMIA, FINDINGS, RHYTHMS, TABLE
 from tests.datasets.wfdb_trees import write_challenge_record

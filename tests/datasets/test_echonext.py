@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from clocs.core.errors import FormatError, UnitError
-from clocs.core.sources import open_source
+from clocs.core.sources.source import open_source
 from clocs.datasets.dataset import Entry
 from clocs.datasets.echonext import COMPOSITE, ECHONEXT, FINDINGS, MEASURED
 from clocs.store.ingest import ingest

@@ -11,9 +11,9 @@ import pytest
 
 import clocs
 from clocs.core.errors import ConfigError, FormatError
-from clocs.core.pseudonyms import make_key, read_key
+from clocs.core.privacy.pseudonyms import make_key, read_key
 from clocs.core.recording import Recording
-from clocs.core.sources import open_source
+from clocs.core.sources.source import open_source
 from clocs.datasets.dataset import DATASETS, Entry
 from clocs.datasets.folder import FOLDER
 from clocs.formats.writing import write

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from clocs.core.errors import FormatError
-from clocs.core.sources import open_source
+from clocs.core.sources.source import open_source
 from clocs.datasets.dataset import Entry, Options
 from clocs.datasets.ludb import LUDB
 

@@ -9,7 +9,7 @@ import pytest
 
 from clocs.core.errors import FormatError
 from clocs.core.recording import Episode, Recording
-from clocs.core.sources import open_source
+from clocs.core.sources.source import open_source
 from clocs.datasets.dataset import Options
 from clocs.datasets.mitdb import DS1, MITDB, PACED
 from tests.formats.test_wfdb_annotations import encode

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from clocs.core.sources import open_source
+from clocs.core.sources.source import open_source
 from clocs.datasets import DATASETS
 from clocs.signals.quality import REASONS, assess
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from clocs.core.errors import FormatError
-from clocs.core.sources import open_source
+from clocs.core.sources.source import open_source
 from clocs.datasets.dataset import Entry, Options
 from clocs.datasets.physionet2011 import PHYSIONET2011, TEXT_LEADS
 from clocs.signals.leads import STANDARD_LEADS

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from clocs.core.sources import open_source
+from clocs.core.sources.source import open_source
 from clocs.datasets.dataset import Entry, Options
 from clocs.datasets.physionet2017 import PHYSIONET2017
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from clocs.core.sources import open_source
+from clocs.core.sources.source import open_source
 from clocs.datasets.dataset import Options
 from clocs.datasets.physionet2020 import PHYSIONET2020, SNOMED_LABELS
 

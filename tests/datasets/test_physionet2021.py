@@ -9,7 +9,7 @@ import pytest
 
 from clocs.core.errors import ConfigError
 from clocs.core.recording import Recording
-from clocs.core.sources import open_source
+from clocs.core.sources.source import open_source
 from clocs.datasets.physionet2021 import CLASSES, COHORTS, MEANINGS, PHYSIONET2021, SCORED_LABELS
 from clocs.store.ingest import ingest
 from tests.datasets.wfdb_trees import limb_leads, write_challenge_record

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clocs.core.pseudonyms import PatientKey
+from clocs.core.privacy.pseudonyms import PatientKey
 from clocs.core.recording import Episode, Provenance
 from clocs.datasets.redaction import deidentify_recording, patient_id_from, replace_values
 from tests.conftest import make_recording

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from clocs.core.errors import FormatError
-from clocs.core.sources import open_source
+from clocs.core.sources.source import open_source
 from clocs.datasets.dataset import Entry
 from clocs.datasets.samitrop import SAMITROP
 from clocs.store.ingest import ingest

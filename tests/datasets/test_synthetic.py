@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from scipy.signal import butter, find_peaks, sosfiltfilt
 
 from clocs.core.errors import ConfigError, FormatError
-from clocs.core.folder_source import FolderSource
 from clocs.core.recording import Recording
+from clocs.core.sources.folder_source import FolderSource
 from clocs.datasets.dataset import DATASETS, Entry
 from clocs.datasets.synthetic import MEANINGS, SYNTHETIC, SyntheticOptions, truth
 from clocs.signals.leads import STANDARD_LEADS

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 from unittest import mock
 
-from clocs.core import disk, files
+from clocs.core.storage import disk, files
 
 Result = TypeVar("Result")
 

@@ -13,8 +13,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from clocs.core import files
 from clocs.core.errors import ClocsError
+from clocs.core.storage import files
 from clocs.datasets import DATASETS
 from clocs.store.ingest import ingest
 

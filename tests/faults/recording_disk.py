@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 from unittest import mock
 
-from clocs.core import disk, files
+from clocs.core.storage import disk, files
 
 FOLDER = -1
 """Value of an entry that names a folder."""

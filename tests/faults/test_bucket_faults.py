@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 import clocs
-from clocs.core import bucket as buckets
-from clocs.core import files
-from clocs.core.counters import counts
 from clocs.core.errors import StoreError
-from clocs.core.object_cache import cache_folder
+from clocs.core.storage import bucket as buckets
+from clocs.core.storage import files
+from clocs.core.storage.counters import counts
+from clocs.core.storage.object_cache import cache_folder
 from clocs.store.verify import verify
 from tests import forked, object_server
 from tests.fault_proxy import CREDENTIALS, FaultProxy

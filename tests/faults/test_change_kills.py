@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from clocs.core import files
+from clocs.core.storage import files
 from clocs.formats.writing import write
 from clocs.store.compact import compact
 from clocs.store.manifest import versions

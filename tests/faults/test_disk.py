@@ -15,8 +15,8 @@ from unittest import mock
 
 import pytest
 
-from clocs.core import folder_source
 from clocs.core.errors import EngineError, StoreError
+from clocs.core.sources import folder_source
 from clocs.store.ingest import ingest
 from clocs.store.manifest import versions
 from clocs.store.splits import make_split

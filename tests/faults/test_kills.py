@@ -286,7 +286,7 @@ def test_random_kills_in_full(real_data: Path, tmp_path: Path, capsys: pytest.Ca
 WRITER = """
 import sys
 from pathlib import Path
-from clocs.core import files
+from clocs.core.storage import files
 
 files.on_write_step = lambda step, path: print(step, flush=True)
 with files.atomic_file(Path(sys.argv[1])) as file:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import clocs
 from clocs.core.errors import FormatError
 from clocs.core.recording import Recording
-from clocs.core.sources import open_source
+from clocs.core.sources.source import open_source
 from clocs.formats import read_from
 from clocs.formats.reading import read_identity_from
 from clocs.service.parsing.reading import MemorySource

@@ -11,7 +11,7 @@ import pytest
 
 from clocs.core.errors import FormatError
 from clocs.core.recording import Recording
-from clocs.core.sources import open_source
+from clocs.core.sources.source import open_source
 from clocs.formats import read, read_from
 from clocs.signals.leads import STANDARD_LEADS
 

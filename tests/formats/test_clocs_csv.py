@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from clocs.core.errors import ClocsError, FormatError
 from clocs.core.recording import Recording
-from clocs.core.sources import open_source
+from clocs.core.sources.source import open_source
 from clocs.formats.clocs_csv import CLOCS_CSV
 from clocs.formats.reading import read_from, read_identity_from
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from clocs.core.errors import FormatError
-from clocs.core.identity import IDENTITY_FIELDS
+from clocs.core.privacy.identity import IDENTITY_FIELDS
 from clocs.core.recording import Recording
 from clocs.formats import FORMATS
 from clocs.formats.reading import Format, read_from, read_identity, read_identity_from

@@ -12,7 +12,7 @@ import pytest
 
 from clocs.core.errors import FormatError, UnitError
 from clocs.core.recording import Episode
-from clocs.core.sources import open_source
+from clocs.core.sources.source import open_source
 from clocs.formats import read, read_from
 from clocs.formats.reading import missing_companions
 from tests.formats.binary_examples import WRITERS

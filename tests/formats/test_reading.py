@@ -12,9 +12,9 @@ import pytest
 
 import clocs
 from clocs.core.errors import ConfigError, FormatError
-from clocs.core.folder_source import FolderSource
 from clocs.core.recording import Recording
-from clocs.core.sources import open_source
+from clocs.core.sources.folder_source import FolderSource
+from clocs.core.sources.source import open_source
 from clocs.formats import FORMATS, read, read_from
 from clocs.formats.reading import HEAD_BYTES, detect_format
 from tests.formats.binary_examples import WRITERS as BINARY_WRITERS

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from clocs.core.recording import Recording
-from clocs.core.sources import open_source
+from clocs.core.sources.source import open_source
 from clocs.core.stated_measurements import STATED_COLUMNS, StatedMeasurements, plausible_measurements
 from clocs.formats import read_from
 from clocs.service.parsing.reading import MemorySource

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from clocs.core.errors import FormatError
 from clocs.core.recording import Recording, missing_value
-from clocs.core.sources import open_source
+from clocs.core.sources.source import open_source
 from clocs.formats import read_from
 from tests.formats.wfdb_records import assert_rejected, make
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clocs.core.errors import FormatError
-from clocs.core.sources import open_source
+from clocs.core.sources.source import open_source
 from clocs.formats import read_from
 from clocs.formats.reading import missing_companions
 from clocs.formats.wfdb.header import parse_header

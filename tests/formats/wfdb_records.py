@@ -10,7 +10,7 @@ import pytest
 
 from clocs.core.errors import FormatError
 from clocs.core.recording import Recording
-from clocs.core.sources import open_source
+from clocs.core.sources.source import open_source
 from clocs.formats import read_from
 from clocs.formats.wfdb.record import WFDB
 

@@ -15,9 +15,9 @@ import pyarrow.parquet
 import pytest
 
 import clocs
-from clocs.core import files
 from clocs.core.errors import ConfigError
-from clocs.core.sources import open_source
+from clocs.core.sources.source import open_source
+from clocs.core.storage import files
 from clocs.inference import batch, batch_inputs
 from clocs.inference.batch import classify_all
 from clocs.inference.pretrained import PretrainedEncoder, load_encoder

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from clocs.core.errors import ConfigError, LeadError, SignalError, UnitError
 from clocs.core.recording import Provenance, Recording, missing_value
-from clocs.core.sources import open_source
+from clocs.core.sources.source import open_source
 from clocs.formats import read
 from clocs.inference.pretrained import PretrainedEncoder, load_encoder
 from clocs.inference.results import Embeddings

@@ -19,7 +19,7 @@ import clocs
 from clocs.core.errors import ConfigError, IntegrityError, LeadError, StoreError
 from clocs.core.hashes import seal, unseal
 from clocs.core.recording import Recording
-from clocs.core.sources import Source, open_source
+from clocs.core.sources.source import Source, open_source
 from clocs.core.stated_measurements import StatedMeasurements
 from clocs.datasets import DATASETS, Entry
 from clocs.datasets.dataset import Options

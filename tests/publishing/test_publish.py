@@ -12,7 +12,7 @@ from sklearn.metrics import roc_auc_score
 
 import clocs.publishing.publish as publishing
 from clocs.core.errors import ClocsError, ConfigError, LeakError
-from clocs.core.sources import open_source
+from clocs.core.sources.source import open_source
 from clocs.datasets import DATASETS
 from clocs.datasets.dataset import SplitPolicy
 from clocs.evaluation.leakage import check_leakage

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clocs.core.recording import Recording, missing_value, quantize
-from clocs.core.sources import open_source
+from clocs.core.sources.source import open_source
 from clocs.core.stated_measurements import StatedMeasurements
 from clocs.datasets import DATASETS
 from clocs.datasets.chapman import sheet_rows

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from clocs.core.recording import Digital, Provenance
-from clocs.core.sources import open_source
+from clocs.core.sources.source import open_source
 from clocs.formats import read_from
 from clocs.signals.lead_equations import _normals
 from clocs.signals.leads import STANDARD_LEADS, add_derived_leads

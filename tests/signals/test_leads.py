@@ -14,7 +14,7 @@ from hypothesis.extra.numpy import arrays
 
 from clocs.core.errors import LeadError
 from clocs.core.recording import Recording, missing_value
-from clocs.core.sources import open_source
+from clocs.core.sources.source import open_source
 from clocs.formats import read_from
 from clocs.signals.leads import STANDARD_LEADS, add_derived_leads, canonical_lead, derivable_leads, drop_derived_leads
 from tests.conftest import make_recording

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from clocs.core.recording import Recording
-from clocs.core.sources import open_source
+from clocs.core.sources.source import open_source
 from clocs.datasets import DATASETS
 from clocs.signals.leads import STANDARD_LEADS, add_derived_leads
 from clocs.signals.source_check import (

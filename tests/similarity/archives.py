@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from clocs.core.files import write_bytes
+from clocs.core.storage.files import write_bytes
 from clocs.similarity.archive.archive import Archive, open_archive, schema
 from clocs.similarity.archive.manifest import (
     ArchiveManifest,

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import faiss
 
-from clocs.core import files
+from clocs.core.storage import files
 from clocs.similarity.archive.prune import prune_embeddings
 from clocs.similarity.archive.withdraw import withdraw_embeddings
 from clocs.similarity.index.updates import add_archive, build_index, rebuild_index

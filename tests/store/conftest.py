@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from clocs.core.recording import Recording
-from clocs.core.sources import Source
+from clocs.core.sources.source import Source
 from clocs.datasets import DATASETS, Entry
 from clocs.datasets.dataset import Options
 from clocs.signals.quality import GatePolicy

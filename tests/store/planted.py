@@ -12,7 +12,7 @@ import numpy as np
 
 from clocs.core.errors import FormatError
 from clocs.core.recording import Recording
-from clocs.core.sources import open_source
+from clocs.core.sources.source import open_source
 from clocs.datasets.redaction import searchable_values
 from clocs.datasets.synthetic import SYNTHETIC
 from clocs.formats.reading import read_from, read_identity_from

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import clocs
-from clocs.core.locations import to_location
+from clocs.core.storage.locations import to_location
 from clocs.signals.quality import GATE_OFF
 from tests.conftest import make_recording
 from tests.object_server import BUCKET

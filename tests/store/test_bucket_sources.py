@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import clocs
-from clocs.core.bucket_source import BucketSource
-from clocs.core.counters import counts
-from clocs.core.locations import to_location
+from clocs.core.sources.bucket_source import BucketSource
+from clocs.core.storage.counters import counts
+from clocs.core.storage.locations import to_location
 from tests.conftest import make_recording
 from tests.core.test_bucket_source import upload
 from tests.store.test_buckets import tree

@@ -16,7 +16,7 @@ import pytest
 import clocs
 from clocs.core import engine
 from clocs.core.errors import ConfigError, StoreError
-from clocs.core.locations import ObjectPath, to_location
+from clocs.core.storage.locations import ObjectPath, to_location
 from clocs.training.run_mirror import RunMirror
 from clocs.training.shipped import find_encoder_folder, shipped_encoders
 from tests.core.test_bucket_source import upload

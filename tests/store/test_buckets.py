@@ -12,12 +12,12 @@ import torch
 
 import clocs
 from clocs import encoders, methods
-from clocs.core import files, object_writes
-from clocs.core.bucket import Bucket
-from clocs.core.counters import counts
 from clocs.core.errors import ConfigError, IntegrityError, StoreError
-from clocs.core.locations import ObjectPath, to_location
-from clocs.core.object_cache import cache_folder, local_copy
+from clocs.core.storage import files, object_writes
+from clocs.core.storage.bucket import Bucket
+from clocs.core.storage.counters import counts
+from clocs.core.storage.locations import ObjectPath, to_location
+from clocs.core.storage.object_cache import cache_folder, local_copy
 from clocs.store.manifest import read_manifest, write_manifest
 from tests.object_server import SECRET
 

@@ -16,7 +16,7 @@ import pytest
 import clocs
 from clocs.core.errors import ConfigError, FormatError, SignalError, StoreError
 from clocs.core.recording import Recording, missing_value
-from clocs.core.sources import Source
+from clocs.core.sources.source import Source
 from clocs.formats import read_from
 from clocs.formats.writing import WRITERS
 from clocs.store.convert import convert

@@ -14,9 +14,9 @@ import pytest
 
 from clocs.core.errors import ConfigError
 from clocs.core.hashes import content_hash
-from clocs.core.pseudonyms import make_key, read_key
+from clocs.core.privacy.pseudonyms import make_key, read_key
 from clocs.core.recording import Episode, Provenance
-from clocs.core.sources import open_source
+from clocs.core.sources.source import open_source
 from clocs.datasets import Entry
 from clocs.datasets.folder_tables import table_sha256
 from clocs.formats.writing import write

@@ -15,7 +15,7 @@ import pytest
 from clocs.core.engine import Engine
 from clocs.core.hashes import file_hash
 from clocs.core.recording import Recording
-from clocs.core.sources import Source
+from clocs.core.sources.source import Source
 from clocs.datasets import DATASETS, Dataset, Entry
 from clocs.datasets.dataset import Options
 from clocs.store.ingest import ingest

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clocs.core.errors import ConfigError, StoreError
-from clocs.core.identity_patterns import PATTERNS, mask
-from clocs.core.pseudonyms import PatientKey
+from clocs.core.privacy.identity_patterns import PATTERNS, mask
+from clocs.core.privacy.pseudonyms import PatientKey
 from clocs.core.recording import Episode, Provenance, Recording
 from clocs.store.identity_scan import _matching_pattern, identity_values, scan_identities
 from tests.conftest import make_recording

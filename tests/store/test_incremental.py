@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from clocs.core.pseudonyms import make_key
+from clocs.core.privacy.pseudonyms import make_key
 from clocs.core.recording import Recording
-from clocs.core.sources import Source
+from clocs.core.sources.source import Source
 from clocs.datasets import DATASETS, Dataset, Entry
 from clocs.datasets.dataset import Options
 from clocs.formats.writing import write

@@ -14,12 +14,13 @@ import numpy as np
 import pytest
 
 import clocs
-from clocs.core import folder_source, sources
 from clocs.core.errors import ConfigError, StoreError
 from clocs.core.hashes import content_hash
-from clocs.core.pseudonyms import make_key
+from clocs.core.privacy.pseudonyms import make_key
 from clocs.core.recording import Recording
-from clocs.core.sources import Source
+from clocs.core.sources import folder_source
+from clocs.core.sources import source as sources
+from clocs.core.sources.source import Source
 from clocs.datasets import DATASETS, Entry
 from clocs.datasets.dataset import Options
 from clocs.formats.writing import write

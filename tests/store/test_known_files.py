@@ -7,7 +7,7 @@ import pytest
 
 from clocs import ingest, write
 from clocs.core.errors import ConfigError
-from clocs.core.folder_source import FolderSource
+from clocs.core.sources.folder_source import FolderSource
 from clocs.store.known_files import FILE
 from tests.conftest import make_recording
 

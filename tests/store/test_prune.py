@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from clocs.core.errors import ConfigError, IntegrityError
-from clocs.core.files import lock_folder
+from clocs.core.storage.files import lock_folder
 from clocs.store.manifest import manifest_path, versions
 from clocs.store.prune import prune
 from clocs.store.segments import METADATA

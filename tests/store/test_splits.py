@@ -212,7 +212,7 @@ def test_concurrent_splits_of_one_name_are_consistent(store: Store, monkeypatch:
             assert begun[0].stdout is not None
             assert begun[0].stdout.readline() == "at the lock\n"
 
-    monkeypatch.setattr("clocs.core.files.on_write_step", reached)
+    monkeypatch.setattr("clocs.core.storage.files.on_write_step", reached)
     made = make_split(store, seed=1)
     (other,) = begun
     assert "exists and differs" in other.communicate()[1]

@@ -13,7 +13,7 @@ import pytest
 
 from clocs.core.errors import ConfigError, IntegrityError, StoreError
 from clocs.core.recording import Episode, Recording
-from clocs.core.sources import Source
+from clocs.core.sources.source import Source
 from clocs.datasets import DATASETS, Entry
 from clocs.datasets.dataset import Options
 from clocs.signals.quality import GATE_OFF

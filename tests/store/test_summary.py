@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from clocs.core.errors import ConfigError
-from clocs.core.pseudonyms import make_key, read_key
-from clocs.core.sources import open_source
+from clocs.core.privacy.pseudonyms import make_key, read_key
+from clocs.core.sources.source import open_source
 from clocs.formats.reading import read_from
 from clocs.store.ingest import ingest
 from clocs.store.store import Store

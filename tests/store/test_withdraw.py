@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pytest
 
 from clocs.core.errors import ConfigError, IntegrityError, StoreError
-from clocs.core.pseudonyms import make_key, read_key
+from clocs.core.privacy.pseudonyms import make_key, read_key
 from clocs.core.recording import Recording
 from clocs.datasets import DATASETS
 from clocs.formats.writing import write

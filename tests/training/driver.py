@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
-import clocs.core.files
+import clocs.core.storage.files
 import clocs.training.loop as loops
-from clocs.core.object_cache import ShardCopy
+from clocs.core.storage.object_cache import ShardCopy
 from clocs.training.config_resolution import resolve_config
 from clocs.training.pretrain import pretrain
 from clocs.training.state import TrainingState
@@ -68,7 +68,7 @@ def _kill_at_write(count: int) -> None:
         if calls == count:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    clocs.core.files.on_write_step = reached
+    clocs.core.storage.files.on_write_step = reached
 
 
 def _kill_at_fetch(count: int) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import clocs
-from clocs.core.counters import counts
 from clocs.core.errors import ConfigError
-from clocs.core.object_cache import cache_folder
+from clocs.core.storage.counters import counts
+from clocs.core.storage.object_cache import cache_folder
 from tests.training.test_resume import content
 
 NUM_SHARDS = 20

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import clocs
-from clocs.core.bucket import Bucket
 from clocs.core.errors import ConfigError, StoreError
 from clocs.core.hashes import unseal
-from clocs.core.locations import to_location
+from clocs.core.storage.bucket import Bucket
+from clocs.core.storage.locations import to_location
 from tests.training.conftest import Driver
 from tests.training.test_resume import content
 

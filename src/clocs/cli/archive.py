@@ -23,7 +23,7 @@ def make_key(path: Annotated[Path, typer.Argument(metavar="FILE", help="New key 
 
     Keep it safe: without it a store can neither grow nor be traced back to the patients.
     """
-    from clocs.core.pseudonyms import make_key as run
+    from clocs.core.privacy.pseudonyms import make_key as run
     from clocs.store.manifest import check_not_inside_store
 
     check_not_inside_store(path, "Recipients of the store must not get the key.")

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from clocs.core.errors import ConfigError
-from clocs.core.locations import to_location
+from clocs.core.storage.locations import to_location
 
 
 class EngineName(StrEnum):

@@ -15,7 +15,7 @@ from clocs.cli.arguments import AsJson, Engine, Picture, StoreFolder, Workers
 from clocs.cli.terminal import print_table, progress_bar
 from clocs.core.csv_cells import escape_cell
 from clocs.core.errors import ConfigError
-from clocs.core.locations import to_location
+from clocs.core.storage.locations import to_location
 
 data = typer.Typer(help="Download, ingest, verify, split and plot ECG data.", no_args_is_help=True)
 
@@ -115,7 +115,7 @@ def ingest(
 
     An interrupted command continues where it stopped. A repeated command does nothing.
     """
-    from clocs.core.sources import open_source
+    from clocs.core.sources.source import open_source
     from clocs.signals.quality import GATE_OFF
     from clocs.store.ingest import count_removed_recordings
     from clocs.store.ingest import ingest as run

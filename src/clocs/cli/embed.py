@@ -12,7 +12,7 @@ import typer
 from clocs.cli.arguments import AsJson, Device, Engine, EngineName
 from clocs.cli.terminal import print_table, progress_bar
 from clocs.core.errors import ConfigError
-from clocs.core.locations import to_location
+from clocs.core.storage.locations import to_location
 from clocs.training.shipped import DEFAULT_ENCODER
 
 if TYPE_CHECKING:

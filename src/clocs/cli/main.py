@@ -29,8 +29,8 @@ from clocs.cli.show import show
 from clocs.cli.similarity import audit, similarity
 from clocs.cli.splits import check_leaks, split, tasks
 from clocs.cli.store_versions import archive, compact, prune, withdraw
-from clocs.core.counters import counts, describe_counts
 from clocs.core.errors import ClocsError, missing_train_extra
+from clocs.core.storage.counters import counts, describe_counts
 
 INTERRUPTED = 130
 """Exit code of typer after a KeyboardInterrupt, which ``app()`` does not raise."""

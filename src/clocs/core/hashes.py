@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from clocs.core.errors import IntegrityError
-from clocs.core.locations import ObjectPath
+from clocs.core.storage.locations import ObjectPath
 
 _CHUNK = 1 << 20
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from clocs.core.errors import FormatError, MissingExtraError
 from clocs.core.recording import MICROVOLT_GAIN, Provenance, Recording, Unit, quantize
-from clocs.core.sources import Source, local_path
+from clocs.core.sources.source import Source, local_path
 from clocs.datasets.dataset import Entry, Options, apply_entry
 
 if TYPE_CHECKING:

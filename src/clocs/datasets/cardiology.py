@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from clocs.core.sources import Source
+from clocs.core.sources.source import Source
 from clocs.datasets.dataset import Dataset, Download, Entry, Options
 from clocs.datasets.task import Task
 from clocs.signals.framing import FramePolicy

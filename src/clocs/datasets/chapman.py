@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from clocs.core.errors import FormatError
-from clocs.core.sources import Source
+from clocs.core.sources.source import Source
 from clocs.datasets.csv_tables import find_table
 from clocs.datasets.dataset import Dataset, Download, Entry, Options, SplitPolicy
 from clocs.datasets.published_split import PublishedSplit

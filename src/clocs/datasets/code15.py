@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from clocs.core.errors import FormatError
-from clocs.core.sources import Source
+from clocs.core.sources.source import Source
 from clocs.datasets.array_rows import load_tracing, read_hdf5_column
 from clocs.datasets.csv_tables import is_packed, need_table, parse_flag, read_csv
 from clocs.datasets.dataset import Dataset, Download, Entry, Options

@@ -11,8 +11,8 @@ from importlib.resources import files
 from typing import Generic, TypeVar
 
 from clocs.core.errors import FormatError
-from clocs.core.source_files import MAX_FILE_BYTES
-from clocs.core.sources import Source
+from clocs.core.sources.source import Source
+from clocs.core.sources.source_files import MAX_FILE_BYTES
 
 Row = TypeVar("Row")
 

@@ -13,7 +13,7 @@ from clocs.core.hashes import content_hash
 from clocs.core.options import validate_model
 from clocs.core.recording import Recording
 from clocs.core.registry import Registry
-from clocs.core.sources import Source
+from clocs.core.sources.source import Source
 from clocs.datasets.published_split import PublishedSplit
 from clocs.datasets.task import Task
 from clocs.formats import read_from

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urlsplit
 
 from clocs.core.errors import ConfigError, DownloadError, StoreError
-from clocs.core.files import write_bytes
 from clocs.core.hashes import file_hash
+from clocs.core.storage.files import write_bytes
 from clocs.datasets.dataset import DATASETS, Dataset, Download
 from clocs.datasets.transfer import FIRST_USE, Transfer
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from clocs.core.errors import FormatError
 from clocs.core.recording import Recording
-from clocs.core.sources import Source
+from clocs.core.sources.source import Source
 from clocs.datasets.array_rows import open_npy, recording_from_array
 from clocs.datasets.csv_tables import need_table, parse_flag, read_csv
 from clocs.datasets.dataset import Dataset, Entry, Options, apply_entry

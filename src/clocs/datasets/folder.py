@@ -10,11 +10,11 @@ from typing import Any, Self
 from pydantic import Field, field_validator, model_serializer, model_validator
 
 from clocs.core.errors import ConfigError, FormatError, MissingExtraError
-from clocs.core.identity import Identity
-from clocs.core.pseudonyms import read_key
+from clocs.core.privacy.identity import Identity
+from clocs.core.privacy.pseudonyms import read_key
 from clocs.core.recording import Recording
-from clocs.core.source_files import strip_extension
-from clocs.core.sources import Source
+from clocs.core.sources.source import Source
+from clocs.core.sources.source_files import strip_extension
 from clocs.datasets.dataset import Dataset, Entry, Options, load_entry
 from clocs.datasets.folder_tables import (
     PATIENT_COLUMNS,

@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 
 from clocs.core.column_names import check_column_names
 from clocs.core.errors import ConfigError, FormatError
-from clocs.core.pseudonyms import PatientKey, is_unknown_patient, normalize_patient_id
-from clocs.core.source_files import strip_extension
-from clocs.core.sources import open_source
+from clocs.core.privacy.pseudonyms import PatientKey, is_unknown_patient, normalize_patient_id
+from clocs.core.sources.source import open_source
+from clocs.core.sources.source_files import strip_extension
 from clocs.datasets.csv_tables import numbered_rows
 from clocs.datasets.redaction import column_identity
 from clocs.formats.demographics import MAX_AGE, parse_acquired, parse_age, parse_sex

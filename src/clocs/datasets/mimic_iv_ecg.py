@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from clocs.core.errors import FormatError
-from clocs.core.sources import Source
+from clocs.core.sources.source import Source
 from clocs.datasets.csv_tables import RowsByKey, need_table, parse_flag, read_csv
 from clocs.datasets.dataset import Dataset, Entry, Options
 from clocs.datasets.published_split import PublishedSplit

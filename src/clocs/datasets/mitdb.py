@@ -9,7 +9,7 @@ from typing import Final
 
 from clocs.core.errors import FormatError
 from clocs.core.recording import Episode, Recording
-from clocs.core.sources import Source
+from clocs.core.sources.source import Source
 from clocs.datasets.dataset import Dataset, Download, Entry, Options, load_entry
 from clocs.datasets.task import Task
 from clocs.formats.demographics import parse_age, parse_sex

@@ -12,7 +12,7 @@ import numpy as np
 
 from clocs.core.errors import FormatError
 from clocs.core.recording import Provenance, Recording
-from clocs.core.sources import Source
+from clocs.core.sources.source import Source
 from clocs.datasets.csv_tables import find_table
 from clocs.datasets.dataset import Dataset, Download, Entry, Options, apply_entry, load_entry
 from clocs.datasets.task import Task

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from clocs.core.sources import Source
+from clocs.core.sources.source import Source
 from clocs.datasets.csv_tables import find_table, read_csv
 from clocs.datasets.dataset import Dataset, Download, Entry, Options
 from clocs.datasets.task import Task

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from clocs.core.recording import Recording
-from clocs.core.sources import Source
+from clocs.core.sources.source import Source
 from clocs.datasets.dataset import Dataset, Download, Entry, Options, load_entry
 from clocs.datasets.published_split import PublishedSplit
 from clocs.datasets.task import AGE, SEX, Task

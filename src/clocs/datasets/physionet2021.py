@@ -10,7 +10,7 @@ from typing import Final, Literal
 from pydantic import field_validator
 
 from clocs.core.recording import Recording
-from clocs.core.sources import Source
+from clocs.core.sources.source import Source
 from clocs.datasets.csv_tables import find_table, read_csv
 from clocs.datasets.dataset import Dataset, Download, Entry, Options, load_entry
 from clocs.datasets.task import Task

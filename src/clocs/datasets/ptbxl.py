@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, Literal
 
 from clocs.core.errors import FormatError
-from clocs.core.sources import Source
+from clocs.core.sources.source import Source
 from clocs.datasets.csv_tables import need_table, order_of, package_table, read_csv
 from clocs.datasets.dataset import Dataset, Download, Entry, Options
 from clocs.datasets.published_split import PublishedSplit

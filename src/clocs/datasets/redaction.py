@@ -10,11 +10,11 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final, Literal
 
-from clocs.core.identity import Identity
-from clocs.core.identity_patterns import find_identity, find_identity_in_value, is_identifying_name
-from clocs.core.pseudonyms import PatientKey
+from clocs.core.privacy.identity import Identity
+from clocs.core.privacy.identity_patterns import find_identity, find_identity_in_value, is_identifying_name
+from clocs.core.privacy.pseudonyms import PatientKey
 from clocs.core.recording import Recording
-from clocs.core.source_files import strip_extension
+from clocs.core.sources.source_files import strip_extension
 from clocs.formats.demographics import parse_acquired
 from clocs.formats.lead_codes import LEADS
 from clocs.signals.leads import STANDARD_LEADS

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from clocs.core.errors import FormatError
-from clocs.core.sources import Source
+from clocs.core.sources.source import Source
 from clocs.datasets.array_rows import count_hdf5_rows, load_tracing
 from clocs.datasets.csv_tables import find_table, need_table, parse_flag, read_csv
 from clocs.datasets.dataset import Dataset, Download, Entry, Options

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from clocs.core.errors import FormatError
 from clocs.core.recording import Recording
-from clocs.core.sources import Source, local_path
+from clocs.core.sources.source import Source, local_path
 from clocs.datasets.array_rows import read_hdf5_file, recording_from_array
 from clocs.datasets.csv_tables import need_table, order_of, read_csv
 from clocs.datasets.dataset import Dataset, Entry, Options, apply_entry

@@ -18,7 +18,7 @@ from pydantic import Field, field_validator
 from clocs.core.errors import FormatError
 from clocs.core.recording import MICROVOLT_GAIN, Provenance, Recording
 from clocs.core.seeds import generator
-from clocs.core.sources import Source
+from clocs.core.sources.source import Source
 from clocs.datasets.dataset import Dataset, Entry, Options
 from clocs.datasets.task import AGE, SEX, Task
 from clocs.formats.demographics import parse_acquired

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from clocs.core.errors import ConfigError, MissingExtraError
-from clocs.core.files import write_bytes
+from clocs.core.storage.files import write_bytes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

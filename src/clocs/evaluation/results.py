@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from clocs.core.errors import ConfigError, IntegrityError, StoreError
-from clocs.core.files import write_bytes
+from clocs.core.storage.files import write_bytes
 from clocs.evaluation.model_outputs import ModelOutputs
 from clocs.evaluation.scoring import LEVELS, RECORDING_LEVELS, outputs_by_level
 from clocs.metrics.bootstrap import bootstrap

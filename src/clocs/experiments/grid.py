@@ -15,7 +15,7 @@ from typing import Any
 
 from clocs.core import engine as engines
 from clocs.core.errors import ClocsError, ConfigError
-from clocs.core.file_locks import lock_file
+from clocs.core.storage.file_locks import lock_file
 from clocs.experiments.cells import Cell, chain_of
 from clocs.experiments.status import Costs
 from clocs.experiments.workspace import Workspace

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from clocs.core.errors import IntegrityError, StoreError
-from clocs.core.file_locks import lock_file
-from clocs.core.files import append_bytes, make_folders, sync_file, truncate_file
 from clocs.core.run_identity import identity_name
+from clocs.core.storage.file_locks import lock_file
+from clocs.core.storage.files import append_bytes, make_folders, sync_file, truncate_file
 from clocs.experiments.cells import Cell
 from clocs.store.store import open_store
 

@@ -10,9 +10,9 @@ from typing import Final
 import numpy as np
 
 from clocs.core.errors import FormatError
-from clocs.core.identity import Identity
+from clocs.core.privacy.identity import Identity
 from clocs.core.recording import Recording
-from clocs.core.sources import Source
+from clocs.core.sources.source import Source
 from clocs.formats.byte_fields import decode_text, make_identity, unpack
 from clocs.formats.channels import Channel, gain_from_resolution, recording_from_channels
 from clocs.formats.reading import Format

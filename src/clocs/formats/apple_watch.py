@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from clocs.core.errors import FormatError
-from clocs.core.identity import Identity
+from clocs.core.privacy.identity import Identity
 from clocs.core.recording import Digital, Recording, quantize, to_int32
-from clocs.core.sources import Source
+from clocs.core.sources.source import Source
 from clocs.formats.arrow_columns import float_values
 from clocs.formats.byte_fields import make_identity
 from clocs.formats.channels import Channel, millivolts, recording_from_channels

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from clocs.core.errors import ClocsError, FormatError
-from clocs.core.identity import Identity
+from clocs.core.privacy.identity import Identity
 
 
 def unpack(layout: str, data: bytes, offset: int, name: str) -> tuple[Any, ...]:

@@ -7,9 +7,9 @@ from typing import Final
 from xml.etree.ElementTree import Element
 
 from clocs.core.errors import FormatError
-from clocs.core.identity import Identity
+from clocs.core.privacy.identity import Identity
 from clocs.core.recording import Recording
-from clocs.core.sources import Source
+from clocs.core.sources.source import Source
 from clocs.formats.channels import Channel, gain_from_resolution, recording_from_channels
 from clocs.formats.demographics import Demographics, age_at, parse_age, parse_datetime, parse_sex
 from clocs.formats.reading import Format

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from clocs.core.errors import FormatError
 from clocs.core.recording import Digital, Provenance, Recording, missing_value
-from clocs.core.source_files import strip_extension
+from clocs.core.sources.source_files import strip_extension
 from clocs.core.stated_measurements import plausible_measurements
 from clocs.formats.demographics import Demographics
 from clocs.signals.leads import canonical_lead, computed_leads

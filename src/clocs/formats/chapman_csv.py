@@ -10,7 +10,7 @@ import numpy as np
 
 from clocs.core.errors import FormatError
 from clocs.core.recording import MICROVOLT_GAIN, Digital, Provenance, Recording, quantize, to_int32
-from clocs.core.sources import Source
+from clocs.core.sources.source import Source
 from clocs.formats.arrow_columns import float_values
 from clocs.formats.channels import record_id_from_name
 from clocs.formats.reading import Format

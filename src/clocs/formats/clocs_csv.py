@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from clocs.core.csv_cells import unescape_cell
 from clocs.core.errors import FormatError
-from clocs.core.identity import Identity
+from clocs.core.privacy.identity import Identity
 from clocs.core.recording import (
     MICROVOLT_GAIN,
     Digital,
@@ -30,7 +30,7 @@ from clocs.core.recording import (
     to_int16,
     to_int32,
 )
-from clocs.core.sources import Source
+from clocs.core.sources.source import Source
 from clocs.formats.arrow_columns import float_values
 from clocs.formats.byte_fields import make_identity
 from clocs.formats.channels import (

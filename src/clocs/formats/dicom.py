@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from clocs.core.errors import FormatError
-from clocs.core.identity import Identity
+from clocs.core.privacy.identity import Identity
 from clocs.core.recording import Recording
-from clocs.core.sources import Source
+from clocs.core.sources.source import Source
 from clocs.formats.byte_fields import make_identity, wrap_library_errors
 from clocs.formats.channels import (
     DERIVED_LEAD_TEXT,

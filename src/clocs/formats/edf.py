@@ -20,9 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from clocs.core.errors import FormatError
-from clocs.core.identity import Identity
+from clocs.core.privacy.identity import Identity
 from clocs.core.recording import Recording
-from clocs.core.sources import Source
+from clocs.core.sources.source import Source
 from clocs.formats.byte_fields import make_identity
 from clocs.formats.channels import DERIVED_LEAD_TEXT, Channel, gain_from_resolution, millivolts, recording_from_channels
 from clocs.formats.demographics import Demographics, age_at, parse_sex

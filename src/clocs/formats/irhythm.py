@@ -10,7 +10,7 @@ import numpy as np
 
 from clocs.core.errors import FormatError
 from clocs.core.recording import Episode, Provenance, Recording
-from clocs.core.sources import Source
+from clocs.core.sources.source import Source
 from clocs.formats.channels import record_id_from_name
 from clocs.formats.reading import Format, detect_format
 

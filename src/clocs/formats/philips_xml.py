@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from clocs.core.errors import FormatError
-from clocs.core.identity import Identity
+from clocs.core.privacy.identity import Identity
 from clocs.core.recording import Recording
-from clocs.core.sources import Source
+from clocs.core.sources.source import Source
 from clocs.formats.channels import MAX_LEAD_NAME, Channel, DigitalValues, gain_from_resolution, recording_from_channels
 from clocs.formats.demographics import Demographics, age_at, parse_age, parse_date, parse_datetime, parse_sex
 from clocs.formats.reading import Format

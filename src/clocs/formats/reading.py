@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from clocs.core.errors import ConfigError, FormatError
-from clocs.core.identity import Identity, check_identity_fields
+from clocs.core.privacy.identity import Identity, check_identity_fields
 from clocs.core.recording import Recording
 from clocs.core.registry import Registry
-from clocs.core.source_files import strip_extension
-from clocs.core.sources import Source, file_size, open_source
+from clocs.core.sources.source import Source, file_size, open_source
+from clocs.core.sources.source_files import strip_extension
 from clocs.signals.leads import add_derived_leads
 
 HEAD_BYTES = 4096
@@ -157,7 +157,7 @@ def read_identity(path: str | os.PathLike[str], *fields: str) -> Identity:
 
     Args:
         path: Path of the file, as in ``read``.
-        fields: Names of the requested fields, see ``clocs.core.identity.IDENTITY_FIELDS``.
+        fields: Names of the requested fields, see ``clocs.core.privacy.identity.IDENTITY_FIELDS``.
 
     Returns:
         The values of each requested field that the file contains.
@@ -171,7 +171,7 @@ def read_from(source: Source, name: str) -> Recording:
     """Read one file of a source.
 
     Args:
-        source: Folder or archive, for example from ``clocs.core.sources.open_source``.
+        source: Folder or archive, for example from ``clocs.core.sources.source.open_source``.
         name: Name of the file within the source, with ``/`` between folders.
 
     Returns:
@@ -181,7 +181,7 @@ def read_from(source: Source, name: str) -> Recording:
         FormatError: If the file does not exist, has no known format or is damaged.
 
     Example:
-        >>> from clocs.core.sources import open_source
+        >>> from clocs.core.sources.source import open_source
         >>> digital = np.zeros((1, 500), np.int16)
         >>> recording = clocs.Recording(digital, np.array([200.0]), np.zeros(1, np.int32), 250.0, ("II",))
         >>> written = clocs.write(recording, "ecg.csv")

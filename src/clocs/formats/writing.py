@@ -13,10 +13,10 @@ from typing import Protocol
 import numpy as np
 
 from clocs.core.errors import ConfigError, SignalError
-from clocs.core.files import write_bytes
 from clocs.core.recording import Digital, Episode, Recording, missing_value, to_int32
 from clocs.core.registry import Registry
-from clocs.core.source_files import strip_extension
+from clocs.core.sources.source_files import strip_extension
+from clocs.core.storage.files import write_bytes
 from clocs.signals.leads import add_derived_leads, drop_derived_leads
 
 FILLED_NOTE = "missing samples are written as 0, because the format cannot mark them"

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from clocs.core.errors import FormatError
-from clocs.core.identity import Identity
-from clocs.core.sources import Source
+from clocs.core.privacy.identity import Identity
+from clocs.core.sources.source import Source
 from clocs.formats.reading import HEAD_BYTES
 
 MAX_BYTES: Final = 256 << 20

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from clocs.core import engine as engines
 from clocs.core.errors import ConfigError, IntegrityError
-from clocs.core.files import is_inside, lock_folder, write_bytes
 from clocs.core.hashes import content_hash, seal, unseal
+from clocs.core.storage.files import is_inside, lock_folder, write_bytes
 from clocs.inference.batch_inputs import Chunk, NamedRecording, read_chunks
 from clocs.inference.batch_table import report_row, table_schema, table_writer
 from clocs.inference.input_checks import GATE

@@ -10,10 +10,10 @@ from typing import Final
 
 from clocs.core.errors import ClocsError, ConfigError, MissingExtraError
 from clocs.core.hashes import content_hash
-from clocs.core.locations import to_location
-from clocs.core.pseudonyms import read_key
+from clocs.core.privacy.pseudonyms import read_key
 from clocs.core.recording import Recording
-from clocs.core.sources import open_source
+from clocs.core.sources.source import open_source
+from clocs.core.storage.locations import to_location
 from clocs.datasets import DATASETS, Entry
 from clocs.datasets.dataset import Options
 from clocs.datasets.redaction import deidentify_recording

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from clocs.core.csv_cells import escape_cell
 from clocs.core.errors import ConfigError
-from clocs.core.files import atomic_file
 from clocs.core.stated_measurements import STATED_COLUMNS
+from clocs.core.storage.files import atomic_file
 from clocs.inference.pretrained import PretrainedEncoder
 from clocs.inference.report import Report, report_origin
 from clocs.measurements.results import NAMES

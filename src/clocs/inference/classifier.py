@@ -15,8 +15,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
 from clocs.core.errors import ConfigError, IntegrityError, StoreError
-from clocs.core.files import write_bytes
 from clocs.core.hashes import file_hash, seal, unseal
+from clocs.core.storage.files import write_bytes
 from clocs.inference.feature_space import FeatureSpace
 from clocs.inference.reliability import Fraction, LocalCalibration, ReliabilityBin, bin_of
 from clocs.metrics.calibration import adjust_probabilities, to_probabilities

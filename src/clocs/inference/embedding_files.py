@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from clocs.core.csv_cells import escape_cell
 from clocs.core.errors import ClocsError, ConfigError, LeadError, SignalError, UnitError
-from clocs.core.files import write_bytes
+from clocs.core.storage.files import write_bytes
 from clocs.formats import read
 from clocs.inference.pretrained import PretrainedEncoder
 from clocs.inference.results import Embeddings

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clocs.core.errors import ConfigError, IntegrityError, StoreError
-from clocs.core.locations import ObjectPath, to_location
+from clocs.core.storage.locations import ObjectPath, to_location
 from clocs.inference.classification import classify_recording
 from clocs.inference.classifier import FOLDER, Classifier, load_classifiers
 from clocs.inference.preparation import EncoderInput, PreparedFrames, prepare

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from clocs.core.errors import ConfigError
-from clocs.core.files import write_bytes
+from clocs.core.storage.files import write_bytes
 from clocs.evaluation.benchmark.embedders import trained_embedder
 from clocs.evaluation.checkpoint import EncoderCheckpoint, load_encoder_checkpoint
 from clocs.evaluation.leakage import check_leakage

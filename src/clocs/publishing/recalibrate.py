@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clocs.core.errors import ConfigError
-from clocs.core.files import write_bytes
+from clocs.core.storage.files import write_bytes
 from clocs.evaluation.benchmark.embedders import trained_embedder
 from clocs.evaluation.benchmark.recording_features import RecordingFeatures
 from clocs.evaluation.checkpoint import load_encoder_checkpoint

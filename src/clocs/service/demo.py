@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from clocs.core.sources import Source
+from clocs.core.sources.source import Source
 from clocs.datasets.dataset import DATASETS, Entry, Options
 from clocs.similarity.archive.embedding import embed_store
 from clocs.similarity.index.manifest import MANIFEST_FILE

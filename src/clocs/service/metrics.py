@@ -10,7 +10,7 @@ from prometheus_client.metrics_core import CounterMetricFamily
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from clocs.core.counters import COUNTERS, counts
+from clocs.core.storage.counters import COUNTERS, counts
 
 MEDIA_TYPE: Final = CONTENT_TYPE_LATEST
 SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)

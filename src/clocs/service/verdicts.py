@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from clocs.core.errors import FormatError
-from clocs.core.files import write_bytes
+from clocs.core.storage.files import write_bytes
 from clocs.service.audit_log import AuditLog
 
 Verdict = Literal["present", "absent"]

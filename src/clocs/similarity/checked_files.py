@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from clocs.core.errors import IntegrityError
 from clocs.core.hashes import file_hash, find_damage
-from clocs.core.object_cache import local_copy
+from clocs.core.storage.object_cache import local_copy
 
 BLOCK_BYTES: Final = 1 << 20
 """Bytes per hashing block, few enough to stay in the processor's cache."""

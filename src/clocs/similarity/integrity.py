@@ -7,7 +7,7 @@ from pathlib import Path
 
 from clocs.core.errors import ClocsError, ConfigError, IntegrityError
 from clocs.core.hashes import unseal
-from clocs.core.locations import to_location
+from clocs.core.storage.locations import to_location
 from clocs.similarity.archive.manifest import read_archive_manifest
 from clocs.similarity.checked_files import FileInfo, file_damage
 from clocs.similarity.index.manifest import MANIFEST_FILE, read_index_manifest

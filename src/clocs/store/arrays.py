@@ -16,10 +16,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from clocs.core.column_names import check_column_names
 from clocs.core.errors import ConfigError
-from clocs.core.locations import to_location
-from clocs.core.pseudonyms import is_unknown_patient, normalize_patient_id
+from clocs.core.privacy.pseudonyms import is_unknown_patient, normalize_patient_id
 from clocs.core.recording import MICROVOLT_GAIN, Provenance, Recording, quantize
-from clocs.core.sources import Source
+from clocs.core.sources.source import Source
+from clocs.core.storage.locations import to_location
 from clocs.datasets import DATASETS, Entry
 from clocs.datasets.dataset import Options, apply_entry, no_redaction
 from clocs.datasets.folder_tables import parse_labels

@@ -15,9 +15,9 @@ import pyarrow as pa
 import xxhash
 
 from clocs.core.errors import IntegrityError
-from clocs.core.files import atomic_file
-from clocs.core.locations import ObjectPath
-from clocs.core.object_cache import ShardCopy, local_copy
+from clocs.core.storage.files import atomic_file
+from clocs.core.storage.locations import ObjectPath
+from clocs.core.storage.object_cache import ShardCopy, local_copy
 from clocs.store.checksums import CHUNK_BYTES, Checksums, ChunkHasher, count_chunks, read_checksums
 
 _MAGIC_BYTES = 8

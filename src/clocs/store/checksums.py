@@ -18,9 +18,9 @@ import numpy.typing as npt
 import xxhash
 
 from clocs.core.errors import IntegrityError, StoreError
-from clocs.core.files import write_bytes
 from clocs.core.hashes import read_chunks, seal, unseal
-from clocs.core.object_cache import local_copy
+from clocs.core.storage.files import write_bytes
+from clocs.core.storage.object_cache import local_copy
 
 CHUNK_BYTES = 1 << 16
 SUFFIX = ".checksums.json"

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from clocs.core.identity_patterns import find_identity_in_value, is_identifying_name, mask
+from clocs.core.privacy.identity_patterns import find_identity_in_value, is_identifying_name, mask
 from clocs.store.extra_columns import match_values
 from clocs.store.reader import StoreLike, StoreReader, open_reader
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from clocs.core.errors import ConfigError, StoreError
-from clocs.core.files import write_bytes
 from clocs.core.hashes import content_hash
+from clocs.core.storage.files import write_bytes
 from clocs.signals.quality import REASONS, GatePolicy
 from clocs.signals.source_check import SignalSummary
 from clocs.store.manifest import Manifest, QuarantineInfo, read_manifest, read_quarantine, versions, write_manifest

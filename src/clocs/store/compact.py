@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from clocs.core.files import lock_folder
 from clocs.core.hashes import content_hash
-from clocs.core.locations import to_location
+from clocs.core.storage.files import lock_folder
+from clocs.core.storage.locations import to_location
 from clocs.signals.source_check import merge_measurements
 from clocs.store.commit import commit_rewritten
 from clocs.store.manifest import read_manifest

@@ -13,10 +13,10 @@ from typing import Literal
 
 from clocs.core.engine import Engine, run
 from clocs.core.errors import ClocsError, ConfigError, FormatError, LeadError, SignalError, UnitError
-from clocs.core.files import is_inside
 from clocs.core.recording import Recording
-from clocs.core.source_files import strip_extension
-from clocs.core.sources import Source, open_source
+from clocs.core.sources.source import Source, open_source
+from clocs.core.sources.source_files import strip_extension
+from clocs.core.storage.files import is_inside
 from clocs.datasets.redaction import patient_id_from
 from clocs.formats.reading import detect_format, read_from, read_identity_from
 from clocs.formats.writers.parquet import conversion_notes, parquet_file

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, get_args
 
 from clocs.core.errors import ConfigError, FormatError
-from clocs.core.files import is_inside
-from clocs.core.pseudonyms import PatientKey, read_key
+from clocs.core.privacy.pseudonyms import PatientKey, read_key
 from clocs.core.recording import Recording
-from clocs.core.sources import Source, open_source
+from clocs.core.sources.source import Source, open_source
 from clocs.core.stated_measurements import STATED_COLUMNS
+from clocs.core.storage.files import is_inside
 from clocs.datasets import Dataset, Entry
 from clocs.datasets.dataset import Options, SplitPolicy
 from clocs.datasets.redaction import POOLED_AGE, KeepField, column_identity, deidentify_recording

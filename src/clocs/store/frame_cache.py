@@ -14,9 +14,9 @@ import numpy as np
 import xxhash
 
 from clocs.core.errors import IntegrityError, StoreError
-from clocs.core.files import atomic_file, write_bytes
 from clocs.core.hashes import content_hash, seal, unseal
-from clocs.core.object_cache import local_folder
+from clocs.core.storage.files import atomic_file, write_bytes
+from clocs.core.storage.object_cache import local_folder
 from clocs.signals.resampling import Floats
 from clocs.store.frame_index import Ints
 

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from clocs.core.errors import ConfigError, FormatError
 from clocs.core.hashes import unseal
-from clocs.core.identity_patterns import find_identity, find_identity_in_value, is_identifying_name, mask
-from clocs.core.locations import to_location
-from clocs.core.sources import open_source
+from clocs.core.privacy.identity_patterns import find_identity, find_identity_in_value, is_identifying_name, mask
+from clocs.core.sources.source import open_source
+from clocs.core.storage.locations import to_location
 from clocs.datasets.redaction import searchable_values
 from clocs.formats.reading import FORMATS, detect_format, read_identity_from
 from clocs.store.arrow_files import CheckedArrow

@@ -11,9 +11,9 @@ from typing import Any, Final
 import pyarrow.compute as pc
 
 from clocs.core.errors import ConfigError
-from clocs.core.files import is_inside
-from clocs.core.locations import to_location
-from clocs.core.pseudonyms import PSEUDONYM
+from clocs.core.privacy.pseudonyms import PSEUDONYM
+from clocs.core.storage.files import is_inside
+from clocs.core.storage.locations import to_location
 from clocs.datasets.dataset import Dataset, Options
 from clocs.datasets.task import Task
 from clocs.signals.quality import GatePolicy

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from clocs.core.errors import IntegrityError, StoreError
-from clocs.core.sources import FileTree
+from clocs.core.sources.source import FileTree
 from clocs.store.arrow_files import CheckedArrow, write_arrow
 from clocs.store.checksums import write_checksums
 

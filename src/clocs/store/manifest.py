@@ -11,8 +11,8 @@ from typing import Any, Final, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from clocs.core.errors import ConfigError, ExistsError, IntegrityError, StoreError
-from clocs.core.files import write_bytes
 from clocs.core.hashes import seal, unseal
+from clocs.core.storage.files import write_bytes
 from clocs.signals.source_check import SignalSummary
 from clocs.store.segments import SegmentInfo
 

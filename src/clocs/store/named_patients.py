@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clocs.core.errors import ConfigError
-from clocs.core.pseudonyms import PSEUDONYM, normalize_patient_id, read_key
+from clocs.core.privacy.pseudonyms import PSEUDONYM, normalize_patient_id, read_key
 from clocs.store.withdrawn import WithdrawnPatients
 
 

@@ -10,10 +10,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
-from clocs.core.bucket_remains import abort_upload, unfinished_uploads, warn_of_kept_versions
 from clocs.core.errors import ConfigError
-from clocs.core.files import TEMPORARY, lock_folder, make_temporary, remove_file, sync_folder
-from clocs.core.locations import ObjectPath
+from clocs.core.storage.bucket_remains import abort_upload, unfinished_uploads, warn_of_kept_versions
+from clocs.core.storage.files import TEMPORARY, lock_folder, make_temporary, remove_file, sync_folder
+from clocs.core.storage.locations import ObjectPath
 from clocs.store.manifest import manifest_path, versions
 from clocs.store.splits import SPLITS
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clocs.core.errors import CacheFullError
-from clocs.core.object_cache import shard_cache
+from clocs.core.storage.object_cache import shard_cache
 from clocs.store.arrow_files import CheckedArrow
 from clocs.store.shard import Shard
 

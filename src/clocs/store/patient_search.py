@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from clocs.core.object_cache import local_folder
+from clocs.core.storage.object_cache import local_folder
 from clocs.store.duplicates import Keys, lead_keys, patient_keys, signal_keys
 from clocs.store.frame_cache import FRAMES, cached_store_hash
 from clocs.store.manifest import read_manifest, read_quarantine, versions

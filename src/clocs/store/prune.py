@@ -14,7 +14,7 @@ from typing import Final
 
 from clocs.core.errors import IntegrityError
 from clocs.core.hashes import unseal
-from clocs.core.locations import to_location
+from clocs.core.storage.locations import to_location
 from clocs.store.checksums import SUFFIX, checksums_path
 from clocs.store.frame_cache import FRAMES, cached_store_hash
 from clocs.store.manifest import read_manifest

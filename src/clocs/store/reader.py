@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from clocs.core.errors import ConfigError
-from clocs.core.locations import ObjectPath, to_location
 from clocs.core.recording import Recording
+from clocs.core.storage.locations import ObjectPath, to_location
 from clocs.signals.framing import FramePolicy
 from clocs.signals.leads import add_derived_leads, derivable_leads
 from clocs.store.checksums import CheckedChunks

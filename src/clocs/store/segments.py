@@ -26,8 +26,8 @@ from pydantic import BaseModel, ConfigDict
 
 from clocs.core.errors import ExistsError, IntegrityError, StoreError
 from clocs.core.hashes import content_hash, find_damage
-from clocs.core.locations import ObjectPath
-from clocs.core.object_cache import local_copy
+from clocs.core.storage.locations import ObjectPath
+from clocs.core.storage.object_cache import local_copy
 from clocs.store.arrow_files import CheckedArrow, column_view, write_arrow
 from clocs.store.checksums import checksums_path, count_chunks, hash_shard, write_checksums
 from clocs.store.extra_columns import typed_columns

@@ -14,10 +14,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from clocs.core.errors import ConfigError, IntegrityError, LeakError, StoreError
-from clocs.core.files import lock_folder, write_bytes
 from clocs.core.hashes import content_hash, file_hash, seal, unseal
-from clocs.core.object_cache import local_copy
 from clocs.core.seeds import generator
+from clocs.core.storage.files import lock_folder, write_bytes
+from clocs.core.storage.object_cache import local_copy
 from clocs.datasets.dataset import Part, SplitPolicy
 from clocs.store.arrow_files import column_view, write_arrow
 from clocs.store.duplicates import duplicate_groups

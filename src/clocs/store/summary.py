@@ -11,9 +11,9 @@ from typing import Any, Final, Literal
 import pyarrow.compute as pc
 
 from clocs.core.errors import ConfigError, FormatError
-from clocs.core.pseudonyms import PatientKey, read_key
-from clocs.core.source_files import strip_extension
-from clocs.core.sources import Source, open_source
+from clocs.core.privacy.pseudonyms import PatientKey, read_key
+from clocs.core.sources.source import Source, open_source
+from clocs.core.sources.source_files import strip_extension
 from clocs.datasets.folder import FILE_PATIENT_PREFIX
 from clocs.formats.reading import FORMATS, Format, detect_format
 from clocs.signals.leads import STANDARD_LEADS

@@ -11,10 +11,10 @@ from pydantic import BaseModel, ConfigDict
 
 from clocs.core import engine as engines
 from clocs.core.errors import ExistsError, IntegrityError
-from clocs.core.files import write_bytes
 from clocs.core.hashes import seal, unseal
-from clocs.core.locations import ObjectPath, ObjectStatus
-from clocs.core.object_cache import read_tagged
+from clocs.core.storage.files import write_bytes
+from clocs.core.storage.locations import ObjectPath, ObjectStatus
+from clocs.core.storage.object_cache import read_tagged
 from clocs.signals.quality import Finding
 from clocs.signals.source_check import SignalMeasurements
 from clocs.store.checksums import checksums_path

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from clocs.core.errors import ClocsError, IntegrityError, StoreError
-from clocs.core.files import temporary_path
 from clocs.core.hashes import find_damage, unseal
-from clocs.core.locations import to_location
+from clocs.core.storage.files import temporary_path
+from clocs.core.storage.locations import to_location
 from clocs.store.checksums import checksums_path, hash_shard, read_checksums, write_checksums
 from clocs.store.manifest import manifest_path, read_manifest, versions
 from clocs.store.segments import METADATA, Segment, SegmentInfo, segment_path

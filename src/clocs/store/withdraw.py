@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from clocs.core.bucket_remains import warn_of_kept_versions
-from clocs.core.files import lock_folder, remove_file
-from clocs.core.locations import ObjectPath, to_location
+from clocs.core.storage.bucket_remains import warn_of_kept_versions
+from clocs.core.storage.files import lock_folder, remove_file
+from clocs.core.storage.locations import ObjectPath, to_location
 from clocs.store.commit import commit_rewritten
 from clocs.store.duplicates import Keys
 from clocs.store.manifest import Manifest, read_manifest

@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from clocs.core.errors import IntegrityError
-from clocs.core.files import update_bytes
 from clocs.core.hashes import seal, unseal
+from clocs.core.storage.files import update_bytes
 
 WITHDRAWN: Final = "withdrawn.json"
 """File of the hashes within a folder."""

@@ -17,12 +17,12 @@ from typing import Any
 from clocs.core import engine as engines
 from clocs.core.column_names import check_column_names
 from clocs.core.errors import ClocsError, ConfigError, MissingExtraError, StoreError
-from clocs.core.files import lock_folder
 from clocs.core.hashes import content_hash
-from clocs.core.locations import to_location
 from clocs.core.recording import Recording
-from clocs.core.source_files import strip_extension
-from clocs.core.sources import FileTree, Source, file_size, open_source
+from clocs.core.sources.source import FileTree, Source, file_size, open_source
+from clocs.core.sources.source_files import strip_extension
+from clocs.core.storage.files import lock_folder
+from clocs.core.storage.locations import to_location
 from clocs.datasets import DATASETS, Dataset, Entry
 from clocs.datasets.dataset import Options
 from clocs.formats.reading import missing_companions

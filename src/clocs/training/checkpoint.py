@@ -18,8 +18,8 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from clocs.core.errors import IntegrityError
-from clocs.core.files import remove_file, write_bytes
 from clocs.core.hashes import seal, unseal
+from clocs.core.storage.files import remove_file, write_bytes
 from clocs.training.run_logs import LogDigest, read_checked_part
 
 _NAME = re.compile(r"^step-(\d{8})\.(json|safetensors)$")

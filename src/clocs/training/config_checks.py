@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from clocs.core.errors import ConfigError
-from clocs.core.locations import ObjectPath, to_location
+from clocs.core.storage.locations import ObjectPath, to_location
 from clocs.methods import METHODS
 from clocs.training.batches import DRAW_BLOCK
 from clocs.training.config import PretrainConfig

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from clocs.core.errors import IntegrityError, StoreError
-from clocs.core.files import write_bytes
 from clocs.core.hashes import seal, unseal
+from clocs.core.storage.files import write_bytes
 
 CONFIG: Final = "config.json"
 WEIGHTS: Final = "model.safetensors"

@@ -11,7 +11,7 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from clocs.core.errors import ConfigError, IntegrityError, StoreError
-from clocs.core.files import write_bytes
+from clocs.core.storage.files import write_bytes
 from clocs.encoders import Encoder, build_encoder, wrap
 from clocs.encoders.encoder import is_registered
 from clocs.training.encoder_folder import (

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from clocs.core.errors import StoreError
-from clocs.core.files import write_bytes
+from clocs.core.storage.files import write_bytes
 from clocs.encoders.encoder import Encoder
 from clocs.signals.framing import FramePolicy
 from clocs.training.encoder_folder import ONNX, ONNX_HASH, ONNX_MISSING, in_channels, write_config

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, overload
 import torch
 
 from clocs.core.errors import ConfigError, EngineError, IntegrityError, StoreError
-from clocs.core.files import lock_folder
+from clocs.core.storage.files import lock_folder
 from clocs.encoders.encoder import describe_encoder, is_registered
 from clocs.methods import Method
 from clocs.store.duplicates import Keys

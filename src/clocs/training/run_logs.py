@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from clocs.core.errors import IntegrityError
-from clocs.core.files import append_bytes, sync_file, truncate_file, write_bytes
+from clocs.core.storage.files import append_bytes, sync_file, truncate_file, write_bytes
 
 LogDigest = dict[str, Any]
 """Digest of the first part of a log: number of ``lines``, number of ``bytes`` and ``sha256``."""

@@ -16,12 +16,12 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, NoReturn
 
-from clocs.core import files
 from clocs.core.errors import StoreError
 from clocs.core.hashes import file_hash, seal, unseal
-from clocs.core.locations import ObjectPath
-from clocs.core.object_cache import download
-from clocs.core.object_writes import check_conditional_writes, create_object
+from clocs.core.storage import files
+from clocs.core.storage.locations import ObjectPath
+from clocs.core.storage.object_cache import download
+from clocs.core.storage.object_writes import check_conditional_writes, create_object
 
 LATEST: Final = "latest.json"
 """Object that lists the files of a run after its newest checkpoint."""

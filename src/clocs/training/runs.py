@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from clocs.core.errors import ConfigError, IntegrityError
-from clocs.core.files import write_bytes
 from clocs.core.hashes import seal, unseal
-from clocs.core.locations import ObjectPath, to_location
 from clocs.core.run_identity import SCHEMA, identity_name
+from clocs.core.storage.files import write_bytes
+from clocs.core.storage.locations import ObjectPath, to_location
 from clocs.training.run_logs import Line, LogDigest, RunLog, parse_all_lines, parse_intact_lines, read_log
 from clocs.training.run_mirror import RunMirror
 

@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from clocs.core.errors import IntegrityError
-from clocs.core.files import write_bytes
 from clocs.core.hashes import file_hash
+from clocs.core.storage.files import write_bytes
 from clocs.datasets.overlaps import Collection, incomparable_datasets
 from clocs.store.duplicates import Keys, lead_keys, patient_keys, signal_keys
 from clocs.store.shared_recordings import (

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clocs.core.errors import ClocsError, ConfigError
-from clocs.core.object_cache import LIMIT, ShardCopy, shard_cache
+from clocs.core.storage.object_cache import LIMIT, ShardCopy, shard_cache
 from clocs.store.reader import StoreReader
 from clocs.store.shard import SHARDS
 from clocs.training.block_sampler import BlockSampler, ShardUse

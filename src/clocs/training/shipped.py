@@ -8,8 +8,8 @@ from importlib import resources
 from pathlib import Path
 
 from clocs.core.errors import ConfigError
-from clocs.core.locations import ObjectPath, to_location
-from clocs.core.object_cache import local_tree
+from clocs.core.storage.locations import ObjectPath, to_location
+from clocs.core.storage.object_cache import local_tree
 from clocs.training.encoder_folder import CONFIG
 from clocs.training.run_mirror import mirrored_files
 

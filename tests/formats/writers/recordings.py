@@ -10,7 +10,7 @@ import numpy.typing as npt
 from hypothesis import strategies as st
 
 from clocs.core.recording import Digital, Episode, Recording, missing_value
-from clocs.core.sources import open_source
+from clocs.core.sources.source import open_source
 from clocs.formats.reading import read_from
 from clocs.formats.writing import WriteOptions, encode, file_stem, output_paths, writer_for
 from clocs.signals.leads import STANDARD_LEADS

@@ -8,7 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
-from clocs.core import files
+from clocs.core.storage import files
 from clocs.service.receiving.run import DicomSettings, ReceiveSettings, receive
 
 

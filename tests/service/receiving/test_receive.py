@@ -12,8 +12,8 @@ import pydicom
 import pytest
 
 import clocs
-from clocs.core import files
-from clocs.core.pseudonyms import PatientKey
+from clocs.core.privacy.pseudonyms import PatientKey
+from clocs.core.storage import files
 from clocs.service.parsing.confinement_check import check_confinement
 from clocs.service.parsing.pool import ParsingPool
 from clocs.service.receiving.dicom_server import dicom_server

@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 import clocs
-from clocs.core.sources import open_source
+from clocs.core.sources.source import open_source
 from clocs.datasets import DATASETS
 from clocs.formats.reading import read
 from clocs.inference.reliability import ReliabilityBin

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from clocs.core.errors import ConfigError, IntegrityError, StoreError
-from clocs.core.pseudonyms import make_key, read_key
+from clocs.core.privacy.pseudonyms import make_key, read_key
 from clocs.inference.pretrained import PretrainedEncoder, load_encoder
 from clocs.signals.quality import GATE_OFF
 from clocs.similarity.archive import embedding_task

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from clocs.core.errors import ConfigError
-from clocs.core.pseudonyms import make_key, read_key
+from clocs.core.privacy.pseudonyms import make_key, read_key
 from clocs.similarity.index.patient_index import open_index
 from clocs.similarity.index.updates import build_index
 from clocs.similarity.index.withdraw import withdraw_from_index

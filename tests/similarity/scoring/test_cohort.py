@@ -11,7 +11,7 @@ import pytest
 
 from clocs.core.errors import ConfigError, LeakError
 from clocs.core.recording import Recording
-from clocs.core.sources import Source
+from clocs.core.sources.source import Source
 from clocs.datasets.dataset import Entry
 from clocs.datasets.synthetic import SYNTHETIC
 from clocs.evaluation.checkpoint import load_encoder_checkpoint

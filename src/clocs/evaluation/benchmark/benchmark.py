@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from clocs.core import engine as engines
 from clocs.core.errors import ConfigError
-from clocs.core.files import write_bytes
 from clocs.core.run_identity import identity_hash
+from clocs.core.storage.files import write_bytes
 from clocs.evaluation.benchmark.cells import RANDOM_KERNELS, BenchmarkCell, Control, Way, run_cell
 from clocs.evaluation.benchmark.embedders import Embedder, EncoderEmbedder
 from clocs.evaluation.benchmark.page import RESULTS, write_pages

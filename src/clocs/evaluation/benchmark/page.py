@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from markdown_it import MarkdownIt
 
-from clocs.core.files import write_bytes
+from clocs.core.storage.files import write_bytes
 from clocs.evaluation.benchmark.embedders import EMBEDDING
 from clocs.evaluation.benchmark.published_values import PublishedValue, published_values
 from clocs.evaluation.benchmark.summary import main_metric, task_of

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from clocs.core.errors import ConfigError
-from clocs.core.files import atomic_file, write_bytes
 from clocs.core.hashes import content_hash, seal
 from clocs.core.run_identity import non_default_values
+from clocs.core.storage.files import atomic_file, write_bytes
 from clocs.evaluation.benchmark.embedders import EMBEDDING, Embedder, Mask
 from clocs.inference.frame_pooling import OVERLAP, pool_frames
 from clocs.signals.framing import FramePolicy

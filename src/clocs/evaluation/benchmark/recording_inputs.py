@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from clocs.core.files import lock_folder
+from clocs.core.storage.files import lock_folder
 from clocs.evaluation.benchmark.embedders import Embedder, Mask
 from clocs.evaluation.benchmark.feature_transforms import Standardization
 from clocs.evaluation.benchmark.recording_features import Ints, frame_embeddings, recording_policy

@@ -16,8 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 from clocs.core.errors import ConfigError
-from clocs.core.files import lock_folder
 from clocs.core.seeds import generator
+from clocs.core.storage.files import lock_folder
 from clocs.encoders.encoder import describe_encoder
 from clocs.evaluation.benchmark.recording_inputs import RecordingInputs
 from clocs.evaluation.benchmark.recording_networks import RecordingClassifier

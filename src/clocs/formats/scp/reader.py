@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from datetime import date, datetime, time
 from typing import Final
 
-from clocs.core.identity import Identity
+from clocs.core.privacy.identity import Identity
 from clocs.core.recording import Recording
-from clocs.core.sources import Source
+from clocs.core.sources.source import Source
 from clocs.formats.byte_fields import decode_text, make_identity
 from clocs.formats.channels import recording_from_channels
 from clocs.formats.demographics import Demographics, Sex, age_at, parse_age

@@ -11,9 +11,9 @@ from typing import Literal
 import numpy as np
 
 from clocs.core.errors import FormatError
-from clocs.core.identity import Identity
+from clocs.core.privacy.identity import Identity
 from clocs.core.recording import Digital, Provenance, Recording, to_int32
-from clocs.core.sources import Source
+from clocs.core.sources.source import Source
 from clocs.formats.byte_fields import make_identity
 from clocs.formats.channels import GAIN_RANGE, MAX_LEAD_NAME, make_unique, millivolts, record_id_from_name
 from clocs.formats.demographics import parse_datetime

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clocs.core.files import atomic_file
 from clocs.core.recording import Recording, missing_value
+from clocs.core.storage.files import atomic_file
 from clocs.formats.writing import EncodedRecording, Writer
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Final, cast
 
 from clocs.core.errors import ClocsError, FormatError, LeadError, SignalError
-from clocs.core.pseudonyms import PatientKey
+from clocs.core.privacy.pseudonyms import PatientKey
 from clocs.core.recording import Recording
-from clocs.core.sources import Source
-from clocs.core.zip_source import ZipSource
+from clocs.core.sources.source import Source
+from clocs.core.sources.zip_source import ZipSource
 from clocs.datasets.redaction import (
     acquired_from,
     deidentify_recording,

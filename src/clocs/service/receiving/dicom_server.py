@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from clocs.core.errors import ConfigError, MissingExtraError, StoreError
-from clocs.core.pseudonyms import PatientKey
+from clocs.core.privacy.pseudonyms import PatientKey
 from clocs.service.receiving.spool import Spool
 
 ECG_CLASSES: Final = (

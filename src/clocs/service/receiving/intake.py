@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from clocs.core.errors import ClocsError, ConfigError
-from clocs.core.pseudonyms import PatientKey
+from clocs.core.privacy.pseudonyms import PatientKey
 from clocs.core.recording import Recording
-from clocs.core.sources import Source
+from clocs.core.sources.source import Source
 from clocs.datasets import DATASETS, Entry
 from clocs.datasets.redaction import deidentify_recording
 from clocs.service.parsing.pool import ParsingPool

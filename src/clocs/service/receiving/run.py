@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from clocs.core.errors import ConfigError
-from clocs.core.files import is_inside, lock_folder
-from clocs.core.pseudonyms import PatientKey, read_key
+from clocs.core.privacy.pseudonyms import PatientKey, read_key
+from clocs.core.storage.files import is_inside, lock_folder
 from clocs.service.parsing.confinement_check import check_confinement
 from clocs.service.parsing.pool import ParsingPool
 from clocs.service.receiving.dicom_server import dicom_server

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from clocs.core.errors import StoreError
-from clocs.core.files import append_bytes, make_folders, remove_file, sync_file, write_bytes
 from clocs.core.recording import Recording
+from clocs.core.storage.files import append_bytes, make_folders, remove_file, sync_file, write_bytes
 from clocs.service.parsing.messages import HEAD, ParsedRecording, decode_recording, encode_recording, pack_message
 
 TAKEN: Final = "taken"

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from clocs.core.errors import ClocsError
-from clocs.core.folder_source import FolderSource
-from clocs.core.pseudonyms import PatientKey
+from clocs.core.privacy.pseudonyms import PatientKey
+from clocs.core.sources.folder_source import FolderSource
 from clocs.service.receiving.spool import Spool
 
 HEADER: Final = ".hea"

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from clocs.core.errors import IntegrityError, StoreError
-from clocs.core.locations import join_location, to_location
-from clocs.core.object_cache import local_copy
+from clocs.core.storage.locations import join_location, to_location
+from clocs.core.storage.object_cache import local_copy
 from clocs.similarity.archive.manifest import ArchiveManifest, ArchiveShardInfo, read_archive_manifest
 from clocs.similarity.checked_files import check_file, file_info
 from clocs.similarity.segments import Ints, Vectors

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from clocs.core.errors import StoreError
-from clocs.core.files import write_bytes
+from clocs.core.storage.files import write_bytes
 from clocs.similarity.archive.embedding_task import RefusedRecording
 from clocs.similarity.archive.manifest import (
     ArchiveManifest,

@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from clocs.core import engine as engines
 from clocs.core.errors import ConfigError
-from clocs.core.files import lock_folder
 from clocs.core.hashes import content_hash
-from clocs.core.locations import to_location
+from clocs.core.storage.files import lock_folder
+from clocs.core.storage.locations import to_location
 from clocs.inference.input_checks import GATE
 from clocs.inference.pretrained import PretrainedEncoder, load_encoder
 from clocs.similarity.archive.archive import Archive

@@ -13,8 +13,8 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
 
 from clocs.core.errors import IntegrityError, LeadError, SignalError, UnitError
-from clocs.core.files import write_bytes
 from clocs.core.hashes import content_hash, seal, unseal
+from clocs.core.storage.files import write_bytes
 from clocs.inference.preparation import PreparedFrames, prepare
 from clocs.inference.pretrained import PretrainedEncoder
 from clocs.similarity.archive.archive import STORE_COLUMNS, patient_ids, schema, write_archive_shard

@@ -9,7 +9,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict
 
 from clocs.core.hashes import content_hash
-from clocs.core.locations import ObjectPath, to_location
+from clocs.core.storage.locations import ObjectPath, to_location
 from clocs.similarity.checked_files import FileInfo
 from clocs.store.manifest import read_version, write_version
 from clocs.training.encoder_folder import embedding_dim

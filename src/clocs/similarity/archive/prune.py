@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
-from clocs.core.locations import to_location
+from clocs.core.storage.locations import to_location
 from clocs.similarity.archive.commit import read_refused
 from clocs.similarity.archive.embedding_task import read_task_record
 from clocs.similarity.archive.manifest import read_archive_manifest

@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from clocs.core.bucket_remains import warn_of_kept_versions
-from clocs.core.files import lock_folder, remove_file
 from clocs.core.hashes import content_hash
-from clocs.core.locations import ObjectPath, to_location
+from clocs.core.storage.bucket_remains import warn_of_kept_versions
+from clocs.core.storage.files import lock_folder, remove_file
+from clocs.core.storage.locations import ObjectPath, to_location
 from clocs.similarity.archive.archive import Archive, open_batch, patient_ids, write_archive_shard
 from clocs.similarity.archive.commit import commit_archive, read_refused
 from clocs.similarity.archive.embedding_task import TaskRecord, read_task_record, task_record_path, write_task_record

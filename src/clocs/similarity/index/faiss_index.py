@@ -13,8 +13,8 @@ from typing import Any, Final
 import numpy as np
 
 from clocs.core.errors import IntegrityError, MissingExtraError
-from clocs.core.files import atomic_file
 from clocs.core.seeds import generator
+from clocs.core.storage.files import atomic_file
 from clocs.similarity.index.exact import Exact
 from clocs.similarity.index.searcher import AllowedRows, Hits, IndexKind, search_in_blocks
 from clocs.similarity.segments import Vectors

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 from clocs.core.errors import ConfigError, StoreError
-from clocs.core.files import lock_folder
+from clocs.core.storage.files import lock_folder
 from clocs.similarity.archive.archive import Archive, patient_ids
 from clocs.similarity.index.manifest import DistanceLimit
 from clocs.similarity.index.snapshot import Snapshot

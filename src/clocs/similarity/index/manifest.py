@@ -9,8 +9,8 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from clocs.core.errors import IntegrityError, StoreError
-from clocs.core.files import write_bytes
 from clocs.core.hashes import seal, unseal
+from clocs.core.storage.files import write_bytes
 from clocs.similarity.archive.manifest import EncoderInfo
 from clocs.similarity.checked_files import FileInfo
 

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from clocs.core.errors import ConfigError
-from clocs.core.files import lock_folder, remove_file
+from clocs.core.storage.files import lock_folder, remove_file
 from clocs.similarity.archive.archive import Archive
 from clocs.similarity.archive.manifest import ArchiveManifest, relative_path
 from clocs.similarity.checked_files import FileInfo, file_info

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from clocs.core.errors import IntegrityError
-from clocs.core.files import atomic_file
+from clocs.core.storage.files import atomic_file
 from clocs.similarity.checked_files import check_file, file_info
 from clocs.similarity.index.exact import Exact
 from clocs.similarity.index.manifest import VolumeInfo

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from clocs.core.files import lock_folder
+from clocs.core.storage.files import lock_folder
 from clocs.similarity.index.manifest import IndexManifest, read_index_manifest
 from clocs.similarity.index.snapshot import Snapshot
 from clocs.similarity.index.updates import Folder, commit_change, next_manifest, open_snapshot, writer_for

@@ -1,7 +1,8 @@
 """Locations of files: a path on disk, or an object in a bucket, ``s3://bucket/key``.
 
 An ``ObjectPath`` has the methods of ``Path`` that stores use, and type checkers take it for one. Together with
-:mod:`clocs.core.files`, which writes both, it is the only code that knows whether a file is on disk or in a bucket.
+:mod:`clocs.core.storage.files`, which writes both, it is the only code that knows whether a file is on disk or in a
+bucket.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
-from clocs.core.bucket import Bucket, ObjectInfo, open_bucket
 from clocs.core.errors import ConfigError
+from clocs.core.storage.bucket import Bucket, ObjectInfo, open_bucket
 
 if TYPE_CHECKING:
     from pathlib import Path as _Base
@@ -173,7 +174,7 @@ def to_location(path: str | os.PathLike[str]) -> Path:
         ConfigError: The URL names no bucket, or is of another service.
 
     Example:
-        >>> from clocs.core.locations import to_location
+        >>> from clocs.core.storage.locations import to_location
         >>> str(to_location("s3://ecgs/stores/ptbxl/") / "splits")
         's3://ecgs/stores/ptbxl/splits'
         >>> to_location("stores/ptbxl").name

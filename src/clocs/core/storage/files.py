@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, Final, cast
 
-from clocs.core.disk import Disk
 from clocs.core.errors import StoreError
-from clocs.core.file_locks import lock_file
-from clocs.core.locations import ObjectPath
-from clocs.core.object_writes import (
+from clocs.core.storage.disk import Disk
+from clocs.core.storage.file_locks import lock_file
+from clocs.core.storage.locations import ObjectPath
+from clocs.core.storage.object_writes import (
     check_conditional_writes,
     create_object,
     replace_object,

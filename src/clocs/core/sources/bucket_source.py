@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
-from clocs.core import source_files
-from clocs.core.bucket import LIST_PAGE, ObjectInfo
 from clocs.core.errors import ConfigError, FormatError, StoreError
-from clocs.core.locations import ObjectPath
-from clocs.core.object_cache import download, local_folder
-from clocs.core.source_files import check_size, not_found, strip_extension, walk_order
-from clocs.core.zip_source import ZIP, ZipSource, open_zip, split_archive
+from clocs.core.sources import source_files
+from clocs.core.sources.source_files import check_size, not_found, strip_extension, walk_order
+from clocs.core.sources.zip_source import ZIP, ZipSource, open_zip, split_archive
+from clocs.core.storage.bucket import LIST_PAGE, ObjectInfo
+from clocs.core.storage.locations import ObjectPath
+from clocs.core.storage.object_cache import download, local_folder
 
 SMALL_BYTES: Final = 64 << 10
 """Objects up to this size are read whole when their beginning is asked for."""

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from clocs.core import source_files
 from clocs.core.errors import FormatError
-from clocs.core.source_files import check_size, not_found, read_error, walk_order
+from clocs.core.sources import source_files
+from clocs.core.sources.source_files import check_size, not_found, read_error, walk_order
 
 ZIP: Final = ".zip"
 """Extension of archives."""

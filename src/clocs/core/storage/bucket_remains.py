@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from clocs.core.errors import StoreError
-from clocs.core.locations import ObjectPath
+from clocs.core.storage.locations import ObjectPath
 
 _UNSET = {"ObjectLockConfigurationNotFoundError", "NotImplemented", "NoSuchObjectLockConfiguration"}
 

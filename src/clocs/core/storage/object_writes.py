@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from clocs.core.errors import ExistsError, StoreError
-from clocs.core.locations import ObjectPath
+from clocs.core.storage.locations import ObjectPath
 
 
 @contextlib.contextmanager

@@ -14,8 +14,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from clocs.core import files
 from clocs.core.errors import ConfigError
+from clocs.core.storage import files
 
 KEY_BYTES: Final = 32
 NUM_HEX_DIGITS: Final = 20

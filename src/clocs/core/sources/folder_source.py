@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from clocs.core import source_files
 from clocs.core.errors import ConfigError, FormatError
-from clocs.core.source_files import check_size, not_found, read_error
-from clocs.core.zip_source import ZIP, ZipSource, open_zip, split_archive
+from clocs.core.sources import source_files
+from clocs.core.sources.source_files import check_size, not_found, read_error
+from clocs.core.sources.zip_source import ZIP, ZipSource, open_zip, split_archive
 
 NOT_FOUND_CODES: Final = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG}
 """Error codes for a name without a file. Other codes are errors of the disk."""

@@ -17,8 +17,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
-from clocs.core.counters import count
 from clocs.core.errors import ConfigError, MissingExtraError, StoreError
+from clocs.core.storage.counters import count
 
 RETRY_SECONDS = 120.0
 """Time for which a failed request is repeated."""

@@ -38,7 +38,7 @@ def counts() -> dict[str, int]:
     """Return all counters of this process by name, in the order of ``COUNTERS``.
 
     Example:
-        >>> from clocs.core.counters import counts
+        >>> from clocs.core.storage.counters import counts
         >>> "bucket_requests" in counts()
         True
     """

@@ -1,7 +1,7 @@
 """Copies of objects on this machine, each downloaded once, whole and checked.
 
 Objects of a store never change, so a copy stays valid. Lists and tables of a store are kept until somebody deletes
-them. Shards are kept within a limit, see :mod:`clocs.core.bounded_cache`.
+them. Shards are kept within a limit, see :mod:`clocs.core.storage.bounded_cache`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from clocs.core.bounded_cache import BoundedCache
-from clocs.core.counters import count
 from clocs.core.errors import ConfigError, IntegrityError
-from clocs.core.locations import ObjectPath
+from clocs.core.storage.bounded_cache import BoundedCache
+from clocs.core.storage.counters import count
+from clocs.core.storage.locations import ObjectPath
 
 CACHE: Final = "CLOCS_CACHE"
 """Environment variable with the folder of local copies of objects."""
@@ -202,7 +202,7 @@ def parse_size(text: str) -> int:
         ConfigError: It is no size.
 
     Example:
-        >>> from clocs.core.object_cache import parse_size
+        >>> from clocs.core.storage.object_cache import parse_size
         >>> parse_size("1.5 TB")
         1500000000000
     """

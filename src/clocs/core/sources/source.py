@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
-from clocs.core.bucket_source import BucketSource
 from clocs.core.errors import ConfigError, FormatError
-from clocs.core.folder_source import FolderSource
-from clocs.core.locations import ObjectPath, to_location
-from clocs.core.source_files import not_found, read_error
-from clocs.core.zip_source import ZipSource, open_zip
+from clocs.core.sources.bucket_source import BucketSource
+from clocs.core.sources.folder_source import FolderSource
+from clocs.core.sources.source_files import not_found, read_error
+from clocs.core.sources.zip_source import ZipSource, open_zip
+from clocs.core.storage.locations import ObjectPath, to_location
 
 
 class Source(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from clocs.core.pseudonyms import PSEUDONYM
+from clocs.core.privacy.pseudonyms import PSEUDONYM
 
 _MONTHS = "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec"
 PATTERNS: Final[dict[str, re.Pattern[str]]] = {

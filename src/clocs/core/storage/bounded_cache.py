@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, Final
 
-from clocs.core.counters import count
 from clocs.core.errors import CacheFullError, StoreError
-from clocs.core.file_locks import lock_file
+from clocs.core.storage.counters import count
+from clocs.core.storage.file_locks import lock_file
 
 Fetch = Callable[[Path], None]
 """Writes a file whole and checked to a path, or raises an error."""

@@ -1,7 +1,7 @@
 """The system calls that change files and folders.
 
-All durable writes go through one object, :data:`clocs.core.files.disk`. Tests replace it by a disk that fails, or by
-one that records writes and syncs, to reconstruct the possible states after a power loss.
+All durable writes go through one object, :data:`clocs.core.storage.files.disk`. Tests replace it by a disk that fails,
+or by one that records writes and syncs, to reconstruct the possible states after a power loss.
 """
 
 from __future__ import annotations

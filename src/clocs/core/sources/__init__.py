@@ -1,0 +1,1 @@
+"""Sources of ECG files: folders on disk, zip archives, and folders in buckets."""

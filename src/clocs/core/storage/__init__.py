@@ -1,0 +1,1 @@
+"""Files and folders on disk and in buckets: locations, durable writes, locks, and copies of objects."""

@@ -22,25 +22,16 @@ from measuring import ROOT, scratch
 
 import clocs
 from clocs.core.storage.counters import counts
-from clocs.core.storage.object_cache import CACHE, LIMIT, cache_folder
+from clocs.core.storage.object_cache import CACHE, LIMIT
 
 sys.path.insert(0, str(ROOT))
-from tests.object_server import BUCKET, ObjectServer
+from tests.object_server import BUCKET, ObjectServer, disk_use
 
 RECORDS_PER_SHARD, EPOCHS, RANKS = 128, 2, (1, 2, 4)
 SETTINGS = (
     *("shuffle=blocks", "shuffle_lanes=8", "shuffle_window=1", "batch_size=64", f"max_epochs={EPOCHS}", "onnx=false"),
     "checkpoint_every=1000",
 )
-
-
-def disk_use() -> int:
-    """Return the bytes of all copies of shards, and of deleted ones that this process maps."""
-    folder = cache_folder() / "shards" / "files"
-    present = sum(path.stat().st_size for path in folder.iterdir()) if folder.exists() else 0
-    lines = [line for line in Path("/proc/self/maps").read_text().splitlines() if str(folder) in line]
-    deleted = [line.split()[0].split("-") for line in lines if line.endswith("(deleted)")]
-    return present + sum(int(end, 16) - int(begin, 16) for begin, end in deleted)
 
 
 def train_as_rank(store: str, runs: Path, ranks: int) -> None:

@@ -13,6 +13,8 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+from clocs.core.storage.object_cache import cache_folder
+
 ACCESS, SECRET = "test-access-key", "test-secret-key-0123456789"
 KEYS = [
     (ACCESS, SECRET),
@@ -107,3 +109,12 @@ class ObjectServer:
 
         options = {"aws_access_key_id": ACCESS, "aws_secret_access_key": SECRET, "region_name": "us-east-1"}
         boto3.client("s3", endpoint_url=self.url, **options).create_bucket(Bucket=BUCKET)
+
+
+def disk_use() -> int:
+    """Return the bytes of all copies of shards, and of deleted ones that this process maps."""
+    folder = cache_folder() / "shards" / "files"
+    present = sum(path.stat().st_size for path in folder.iterdir()) if folder.exists() else 0
+    lines = [line for line in Path("/proc/self/maps").read_text().splitlines() if str(folder) in line]
+    deleted = [line.split()[0].split("-") for line in lines if line.endswith("(deleted)")]
+    return present + sum(int(end, 16) - int(begin, 16) for begin, end in deleted)

@@ -48,7 +48,7 @@ def _write_gradients(path: str, seed: int) -> None:
 
     def train(self: loops.Loop, about: object, start: object, progress: object) -> TrainingState:
         items = np.random.default_rng(seed).permutation(len(self.data.train))[: self.config.batch_size]
-        loss = self.step(self.share(self.data.train, items, "train", 0, 0))
+        loss = self.step(self.share.make(self.data.train, items, "train", 0, 0))
         if self.is_rank_zero:
             gradients = {name: value.grad for name, value in self.method.named_parameters() if value.grad is not None}
             save_file({"loss": torch.tensor(loss, dtype=torch.float64), **gradients}, path)

@@ -11,7 +11,7 @@ import pytest
 import clocs
 from clocs.core.errors import ConfigError
 from clocs.core.storage.counters import counts
-from clocs.core.storage.object_cache import cache_folder
+from tests.object_server import disk_use
 from tests.training.test_resume import content
 
 NUM_SHARDS = 20
@@ -33,15 +33,6 @@ def make_store(folder: str | Path) -> clocs.Store:
 
 def train(store: clocs.Store, runs: Path, *more: str, **options: Any) -> dict[str, Any]:
     return clocs.pretrain("cmsc-synthetic", [f"store={store.folder}", f"runs={runs}", *SETTINGS, *more], **options)
-
-
-def disk_use() -> int:
-    """Return the bytes of all copies of shards, and of deleted ones that this process maps."""
-    folder = cache_folder() / "shards" / "files"
-    present = sum(path.stat().st_size for path in folder.iterdir()) if folder.exists() else 0
-    lines = [line for line in Path("/proc/self/maps").read_text().splitlines() if str(folder) in line]
-    deleted = [line.split()[0].split("-") for line in lines if line.endswith("(deleted)")]
-    return present + sum(int(end, 16) - int(begin, 16) for begin, end in deleted)
 
 
 @pytest.fixture

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from concurrent.futures import Future
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import torch
@@ -49,6 +50,23 @@ class Prefetcher(Generic[Made]):
             if not future.cancel():
                 future.exception()
         self._started.clear()
+
+
+@contextmanager
+def prefetch_in_thread(make: Callable[[int], Made], end: int) -> Iterator[Prefetcher[Made]]:
+    """Prepare the results of ``make(number)`` for consecutive numbers, the next one in a thread.
+
+    One thread is enough on a CPU, because making a batch takes a tenth of the time of training on it.
+
+    Args:
+        make: Function that makes the result of a number.
+        end: The first number that is not needed.
+    """
+    with (
+        ThreadPoolExecutor(1, thread_name_prefix="clocs-prefetch") as pool,
+        closing(Prefetcher(lambda number: pool.submit(make, number), end)) as results,
+    ):
+        yield results
 
 
 class BatchWorkers:

@@ -31,6 +31,7 @@ from clocs.training.loop import Loop
 from clocs.training.pretrain import build_fabric
 from clocs.training.runs import Run
 from clocs.training.sampler import RepeatedSampler, Sampler, ShuffledSampler
+from clocs.training.validation import check_finite
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
@@ -139,7 +140,7 @@ class _RecordingLoop(Loop):
         logits = predict(self._classifier, data.inputs, data.stopping, limit=STOPPING_FRAMES)
         truth = data.targets[data.stopping]
         loss = float(self._classifier.loss(torch.from_numpy(logits), {"target": torch.from_numpy(truth)}))
-        values = {"validation_loss": self._check_finite(loss)}
+        values = {"validation_loss": check_finite(loss, self.state.epoch)}
         if not self._classifier.is_regression:
             known = data.targets[data.train].any(0)
             scores = to_scores(self._classifier, logits)

@@ -71,7 +71,7 @@ def beyond_page(estimates: Estimates, gallery: Gallery) -> Page:
         Heading("Few labels"),
         Text(
             "The encoder with a linear classifier, and fine-tuned, beside the same network trained from scratch, all "
-            "with the labels of so many training patients. They choose (regularisation, when to stop) by all "
+            "with the labels of so many training patients. They choose (regularization, when to stop) by all "
             "validation patients, whose labels are not counted. Every seed draws other patients, for one and the same "
             "encoder: behind ± and as dots, what depends on whom it drew (no ±: one seed, of those that all lines "
             f"have). {status['few-labels']}"

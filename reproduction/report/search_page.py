@@ -29,7 +29,7 @@ def search_page(results: Results) -> Page:
     text = (
         f"Trials for what to recommend: each changes something in the first, and is judged by linear evaluation on "
         f"validation patients of {DATASET_NAMES[DATASET]} alone, half of the training labels, one seed. The same "
-        "patients choose the regularisation and the epoch, so the values are a little too good, for all alike. The "
+        "patients choose the regularization and the epoch, so the values are a little too good, for all alike. The "
         "test part was opened for the three that were recommended one after the other ('three datasets, long', 'three "
         "datasets in turns, principal components' and the last), and chose none of them. "
         f"Unless said otherwise {STEPS} steps. With one seed, small differences may be chance. "

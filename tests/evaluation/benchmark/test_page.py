@@ -115,3 +115,21 @@ def test_published_values_are_compared_on_the_same_folds_only() -> None:
     elsewhere = make_page(summarize([made]))
     assert "another split, raw signals" in elsewhere
     assert "is above" not in elsewhere
+
+
+def test_published_models_are_described_once_with_their_numbered_source() -> None:
+    tasks = [row("strong", "", 3.0), row("strong", "", 3.0)]
+    for made, task in zip(tasks, ("super", "all"), strict=True):
+        made["cell"]["task"] = task
+        made["task"]["dataset"] = "ptbxl"
+    page = make_page(summarize(tasks))
+    _, _, models = page.partition("## Published models\n")
+    described = [line for line in table_rows(models) if line[0] == "ECGFounder"]
+    assert described == [["ECGFounder", "labels of 10.8 M ECGs of one hospital system", "2.5 s, 500 Hz", "1"]]
+    (value, *_) = published_values("ptbxl", "super")
+    assert f"\n1. {value.source}\n" in models
+    assert page.count("published folds (1) |") == sum(
+        len({found.model for found in published_values("ptbxl", task) if found.source == value.source})
+        for task in ("super", "all")
+    )
+    assert max(len(line) for line in table_rows(page)) == 7

@@ -13,7 +13,8 @@ from markdown_it import MarkdownIt
 
 from clocs.core.storage.files import write_bytes
 from clocs.evaluation.benchmark.embedders import EMBEDDING
-from clocs.evaluation.benchmark.published_values import PublishedValue, published_values
+from clocs.evaluation.benchmark.markdown_table import markdown_table
+from clocs.evaluation.benchmark.published_tables import published_models, published_sources, published_tables
 from clocs.evaluation.benchmark.summary import main_metric, task_of
 from clocs.evaluation.benchmark.task_evaluation import PROTOCOL, Selection
 from clocs.inference.classification import format_set
@@ -24,7 +25,6 @@ SELECTED_BY: Final[dict[Selection, str]] = {
     "validation": "all labels of the validation part",
     "cross-validation": "cross-validation within the labelled recordings",
 }
-PUBLISHED_WAYS: Final = ("linear", "attentive", "fine-tuned", "from scratch")
 FURTHER: Final = {"average_precision": "average precision", "f1": "F1", "sensitivity": "sensitivity"} | {
     "specificity": "specificity",
     "calibration_error": "calibration error",
@@ -76,11 +76,12 @@ def make_page(rows: Sequence[dict[str, Any]]) -> str:
     Returns:
         The page in Markdown, one section a store and task.
     """
+    sources = published_sources(rows)
     sections = [INTRODUCTION]
     for key in dict.fromkeys(map(task_of, rows)):
-        sections.append(_section([row for row in rows if task_of(row) == key]))
-    sections.append(_costs(rows))
-    return "\n".join(sections)
+        sections.append(_section([row for row in rows if task_of(row) == key], sources))
+    sections += [published_models(rows, sources), _costs(rows)]
+    return "\n".join(filter(None, sections))
 
 
 def write_pages(folder: Path) -> str:
@@ -110,7 +111,7 @@ def as_html(page: str) -> str:
     return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>\n{body}</body></html>\n'
 
 
-def _section(rows: Sequence[dict[str, Any]]) -> str:
+def _section(rows: Sequence[dict[str, Any]], sources: Sequence[str]) -> str:
     """Return the section of a task."""
     dataset, task, leads = task_of(rows[0])
     about = rows[0]["task"]
@@ -126,7 +127,7 @@ def _section(rows: Sequence[dict[str, Any]]) -> str:
         selection: sorted(_lines(rows, selection), key=lambda line: _rank(line, metric)) for selection in selections
     }
     for number, (selection, lines) in enumerate(tables.items()):
-        text.append(f"{title} per recording. Regularisation or epoch by {SELECTED_BY[selection]}:\n")
+        text.append(f"{title} per recording. Regularization or epoch by {SELECTED_BY[selection]}:\n")
         text.append(_main_table(lines, metric))
         text += filter(None, [_absent(lines)])
         if number == 0 and metric == "auc":
@@ -138,7 +139,12 @@ def _section(rows: Sequence[dict[str, Any]]) -> str:
     if positives:
         text.append(f"Test positives: {', '.join(f'{name} {count:,}' for name, count in positives.items())}.\n")
     if not leads:
-        text += _published(about, task, tables.get("validation", []))
+        ours = [
+            (line.name, auc)
+            for line in tables.get("validation", [])
+            if line.features == EMBEDDING and (auc := line.value(1.0, "auc")) is not None
+        ]
+        text += published_tables(about, task, ours, sources)
     return "\n".join(text)
 
 
@@ -156,7 +162,7 @@ def _costs(rows: Sequence[dict[str, Any]]) -> str:
     ]
     text = "Minutes by the clock. Features are computed once for all tasks of a store; later tasks read them.\n"
     head = ["task", "encoder", "way", "features", "models and intervals"]
-    return f"## Cost\n\n{text}\n{_table(head, body)}"
+    return f"## Cost\n\n{text}\n{markdown_table(head, body)}"
 
 
 def _lines(rows: Sequence[dict[str, Any]], selection: str) -> Iterator[_Line]:
@@ -186,7 +192,7 @@ def _main_table(lines: Sequence[_Line], metric: str) -> str:
         ]
         for line in lines
     ]
-    return _table(head, body)
+    return markdown_table(head, body)
 
 
 def _further_table(lines: Sequence[_Line]) -> str:
@@ -204,51 +210,7 @@ def _further_table(lines: Sequence[_Line]) -> str:
         values = [_format(found["macro"][name]) if name in found["macro"] else "" for name in metrics]
         who = f"{line.name}, {line.way}, {line.features}"
         body.append([who, f"{_format(common['auc'])}, {common['classes']} classes", *values])
-    return _table(head, body)
-
-
-def _published(described: dict[str, Any], task: str, lines: Sequence[_Line]) -> list[str]:
-    """Return a table of published values, and which of them ours are above if the test recordings are the same."""
-    values = published_values(described["dataset"], task)
-    if not values:
-        return []
-    models: dict[tuple[str, str], dict[str, PublishedValue]] = {}
-    for value in values:
-        models.setdefault((value.model, value.source), {})[value.way] = value
-    ways = [way for way in PUBLISHED_WAYS if any(way in by_way for by_way in models.values())]
-    head = ["model", *ways, "trained on", "signals", "test recordings seen", "split", "source"]
-    sources = list(dict.fromkeys(value.source for value in values))
-    body = []
-    for (model, source), by_way in models.items():
-        about = next(iter(by_way.values()))
-        facts = (about.trained_on, about.signals, about.seen, about.split, str(1 + sources.index(source)))
-        body.append([model, *(_published_cell(by_way.get(way)) for way in ways), *facts])
-    notes = [f"({number}) {source}" for number, source in enumerate(sources, start=1)]
-    text = [
-        "Published macro AUC of other models; three values are of 1, 10 and 100 % of the labels:\n",
-        _table(head, body),
-        f"Sources: {'; '.join(notes)}.\n",
-    ]
-    comparable = [value for value in values if value.is_comparable and value.way == "linear"]
-    if described["published_split"] and comparable:
-        scored = [line for line in lines if line.features == EMBEDDING and line.value(1.0, "auc") is not None]
-        text.append("".join(_comparison(line, comparable) for line in scored))
-    return text
-
-
-def _comparison(line: _Line, values: Sequence[PublishedValue]) -> str:
-    """Return a sentence that says which published linear probes on the same test recordings are below ours."""
-    ours = line.value(1.0, "auc")
-    assert ours is not None
-    below = [value.model for value in values if value.auc[1.0] < ours]
-    names = f": {', '.join(below)}" if below else ""
-    return (
-        f"- {line.name}, {ours:.3f}, is above {len(below)} of {len(values)} linear probes on the same folds{names}.\n"
-    )
-
-
-def _published_cell(value: PublishedValue | None) -> str:
-    return "" if value is None else " / ".join(f"{auc:.3f}" for _, auc in sorted(value.auc.items()))
+    return markdown_table(head, body)
 
 
 def _cell(row: dict[str, Any] | None, metric: str) -> str:
@@ -290,8 +252,3 @@ def _interval(interval: dict[str, float | None], sign: str = "") -> str:
 
 def _format(interval: dict[str, float | None]) -> str:
     return "-" if interval["value"] is None else f"{interval['value']:.3f}"
-
-
-def _table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    rows = [head, ["---"] * len(head), *body]
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)

@@ -31,6 +31,7 @@ nb_merge_streams = True
 os.environ.pop("MPLBACKEND", None)  # kernels choose the one that draws into pages
 os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
+highlight_language = "none"  # a block without a language is a shell command or a sketch
 myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 

@@ -66,7 +66,8 @@ assert AUGMENTATIONS.get("example")().size == 0.1
 assert LOSSES.get("example")().weight == 1
 assert {f"{method}-example" for method in ("cmsc", "recommended", "supervised", "example")} <= set(ready_configs())
 """
-    _run(package, "-c", script)
+    (own_test,) = re.findall(r"```python\n# tests/formats/test_example.py\n(.*?)```", PAGE, re.DOTALL)
+    _run(package, "-c", f"{script}\n{own_test}\ntest_samples_are_read_in_millivolt(Path())")
 
 
 def test_a_run_with_all_of_them(package: Path, files: Path, tmp_path: Path) -> None:

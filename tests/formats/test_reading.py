@@ -115,9 +115,13 @@ def test_hash_changes_with_the_content(name: str, tmp_path: Path) -> None:
     before = read(path).provenance.sha256
     companion = {"wfdb": "r1.dat", "irhythm": "s_1_grp0.episodes.json"}.get(name, path.name)
     raw = (tmp_path / companion).read_bytes()
-    changed = raw.replace(b"12\n", b"13\n").replace(b"NSR", b"SVT").replace(b"\x32", b"\x33")
-    changed = changed.replace(b"# clocs ECG 3", b"# clocs ECG 2")
-    changed = BINARY_WRITERS[name](2) if name in BINARY_WRITERS else raw + b"\n" if name in WRITERS else changed
+    if name in BINARY_WRITERS:
+        changed = BINARY_WRITERS[name](2)
+    elif name in WRITERS:
+        changed = raw + b"\n"
+    else:
+        texts = {"chapman-csv": (b"12\n", b"13\n"), "clocs-csv": (b"12\n", b"13\n"), "irhythm": (b"NSR", b"SVT")}
+        changed = raw.replace(*texts.get(name, (raw, raw[:-1] + bytes([raw[-1] ^ 1]))))
     (tmp_path / companion).write_bytes(changed)
     assert read(path).provenance.sha256 != before
 

@@ -7,7 +7,8 @@ share a recording are refused. A recording gives two frames of 5 s at 500 Hz, ea
 out. Three objectives share the network: the two frames of a recording find each other in the batch (CMSC with pairs
 weighted alike), the activations over time give back the samples of all leads at 100 Hz, and the pooled activations give
 random kernel features of its first frame with all leads. The learning rate follows a cosine over ``STEPS``. ``OUT``
-gets the encoder. With ``START``, an earlier ``OUT``, training goes on from its encoder, with a new cosine.
+gets the encoder. With ``START``, an encoder that ``encoder_assembly.py`` wrote, training goes on from its joint
+network, with a new cosine.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn.functional import avg_pool1d, interpolate, mse_loss
 
@@ -35,6 +36,8 @@ from clocs.losses import PatientNCELoss
 from clocs.signals.framing import FramePolicy
 from clocs.signals.leads import STANDARD_LEADS
 from clocs.store.frames import Frames
+from clocs.training.encoder_module import load_encoder_folder
+from clocs.training.shipped import find_encoder_folder
 from clocs.training.store_overlap import refuse_shared_recordings
 
 STORES = ("ptbxl", "physionet2020", "chapman")
@@ -153,14 +156,14 @@ def masked_views(signals: Tensor, random: np.random.Generator) -> tuple[Tensor, 
     return noise.add_(signals).mul_(mask), ~mask[..., ::FACTOR]
 
 
-def train(data: Data, out: Path, steps: int, seed: int, start: Path | None) -> None:
+def train(data: Data, out: Path, steps: int, seed: int, start: str | None) -> None:
     """Train, and write the weights of the encoder after every 500 steps."""
-    earlier = [] if start is None else json.loads((start / "training.json").read_text())["cosines"]
-    about = about_training([*earlier, steps], seed)
+    about = about_training(steps, seed)
     torch.manual_seed(seed)
-    random, model = generator(seed, "pretraining", *earlier), Objectives()
+    random, model = generator(seed, "pretraining"), Objectives()
     if start is not None:
-        model.encoder.load_state_dict(load_file(start / "weights.safetensors"))
+        about["start"] = load_start(model.encoder, start)
+        random = generator(seed, "pretraining", "continued")
     optimizer = torch.optim.AdamW(model.parameters(), LEARNING_RATE, weight_decay=DECAY)
     begin, order = time.process_time(), np.empty(0, np.int64)
     for step in range(steps):
@@ -182,6 +185,13 @@ def train(data: Data, out: Path, steps: int, seed: int, start: Path | None) -> N
         if step % 500 == 499:
             save(model, out, about)
     save(model, out, about)
+
+
+def load_start(encoder: ResNet, start: str) -> dict[str, object]:
+    """Load the joint network of an assembled encoder, which has no head; return how long and to what it was trained."""
+    assembled, about = load_encoder_folder(find_encoder_folder(start))
+    encoder.load_state_dict(assembled.joint_encoder.encoder.state_dict(), strict=False)
+    return {"max_steps": about["training"]["max_steps"], "weights_sha256": about["weights_sha256"]}
 
 
 def step_losses(
@@ -212,8 +222,8 @@ def save(model: Objectives, out: Path, about: dict[str, object]) -> None:
     save_file(model.encoder.state_dict(), out / "weights.safetensors")
 
 
-def about_training(cosines: list[int], seed: int) -> dict[str, object]:
-    """Return the options of the training, with the steps of each cosine, for the config of the encoder."""
+def about_training(steps: int, seed: int) -> dict[str, object]:
+    """Return the options of the training, for the config of the encoder."""
     return {
         "method": {"name": "cmsc", "objectives": ["contrast", "samples", "kernels"], "off_diagonals": "equal"},
         "encoder": {"name": "resnet", **OPTIONS},
@@ -222,8 +232,7 @@ def about_training(cosines: list[int], seed: int) -> dict[str, object]:
         "learning_rate": LEARNING_RATE,
         "weight_decay": DECAY,
         "schedule": "cosine",
-        "max_steps": sum(cosines),
-        "cosines": cosines,
+        "max_steps": steps,
         "seed": seed,
         "frames": {"normalization": POLICY.normalization},
     }
@@ -232,5 +241,5 @@ def about_training(cosines: list[int], seed: int) -> dict[str, object]:
 if __name__ == "__main__":
     folder, target, steps, *rest = sys.argv[1:]
     torch.set_num_threads(1)
-    start = Path(rest[1]) if len(rest) > 1 else None
+    start = rest[1] if len(rest) > 1 else None
     train(load(Path(folder)), Path(target), int(steps), int(rest[0]) if rest else 0, start)

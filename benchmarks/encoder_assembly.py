@@ -117,6 +117,7 @@ def describe(stores: list[Store], encoder: Encoder, trained: dict[str, Any], pca
             **trained,
             **hashes[0],
             "dataset": " + ".join(names),
+            "split": splits[0].name,
             "extra_stores": hashes[1:],
             "lead_encoder": {"name": LEAD_ENCODER, "weights_sha256": small["weights_sha256"]},
         },

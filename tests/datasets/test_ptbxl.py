@@ -88,6 +88,11 @@ def test_tasks_agree_with_the_statements_as_pandas_reads_them(originals: Path) -
     assert sizes == {"all": 71, "diagnostic": 44, "sub": 23, "super": 5, "form": 19, "rhythm": 12}
 
 
+def test_every_class_of_a_task_has_a_meaning() -> None:
+    classes = {name for task in PTBXL.tasks.values() for name in task.classes}
+    assert {name for name in classes if PTBXL.meanings.get(name, name) == name} == {"female"}
+
+
 @pytest.mark.parametrize(("age", "years"), [("300.0", 90.0), ("300", 90.0), ("89.0", 89.0), ("", None), ("0.0", 0.0)])
 def test_an_age_of_300_means_over_89(tmp_path: Path, age: str, years: float | None) -> None:
     make(tmp_path, f"1,15709.0,{age},1,0.0,\"{{'NORM': 100.0}}\",a_lr,a_hr\n", "a_hr.hea")

@@ -21,7 +21,18 @@ KEPT_COLUMNS = ("strat_fold", "device", "nurse", "validated_by_human")
 """Columns of the table that are kept as extra columns. ``nurse`` is a number."""
 
 STATEMENTS: Final = package_table("ptbxl-statements.csv")
-"""Facts of the publisher's scp_statements.csv: diagnostic class and subclass of each statement, or its kind."""
+"""Facts of the publisher's scp_statements.csv: meaning, diagnostic class and subclass of each statement, or its kind."""
+GROUP_MEANINGS: Final = {
+    "CD": "conduction disturbance",
+    "HYP": "hypertrophy",
+    "MI": "infarction",
+    "STTC": "change of the ST segment or T wave",
+    "ISCA": "ischemia in anterior or lateral leads",
+    "ISCI": "ischemia in inferior leads",
+    "LAFB/LPFB": "left anterior or posterior fascicular block",
+    "_AVB": "atrioventricular block",
+}
+"""Meanings of diagnostic classes and subclasses that are no statements themselves."""
 
 
 class PtbxlOptions(Options):
@@ -115,6 +126,11 @@ PTBXL = Dataset(
             test=(10,),
         )
     },
+    meanings={row["code"]: row["meaning"] for row in STATEMENTS} | GROUP_MEANINGS,
+    limitations=(
+        "A finding that a report does not mention counts as absent.",
+        "All recordings are 10 s long and come from the devices of one manufacturer.",
+    ),
     frame_policies={
         "evaluation": FramePolicy(num_samples=2500, sampling_rate=500),
         "segments": FramePolicy(num_samples=2500, num_segments=2, sampling_rate=500),

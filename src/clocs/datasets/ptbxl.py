@@ -21,7 +21,7 @@ KEPT_COLUMNS = ("strat_fold", "device", "nurse", "validated_by_human")
 """Columns of the table that are kept as extra columns. ``nurse`` is a number."""
 
 STATEMENTS: Final = package_table("ptbxl-statements.csv")
-"""Facts of the publisher's scp_statements.csv: meaning, diagnostic class and subclass of each statement, or its kind."""
+"""Meaning of each statement, and its diagnostic class and subclass or its kind: facts of scp_statements.csv."""
 GROUP_MEANINGS: Final = {
     "CD": "conduction disturbance",
     "HYP": "hypertrophy",

@@ -6,10 +6,10 @@ Measure, then write the tables of the docs page from the committed results:
     python benchmarks/external_validation.py page
 
 ``STORES`` has the stores of ``HOSPITALS`` with their twelve leads and a split ``default``, and ``CACHE`` gets features
-of recordings (that of a benchmark, ``OUT/runs/features``, has them already). ``shared_findings.json`` says which labels
-of two hospitals mean the same. A classifier is a logistic regression on the embedding, as in the benchmark: its own
-hospital's training part fits it, and the validation part selects its regularization. The encoder may know the signals
-of all training parts, never their labels.
+of recordings (that of ``clocs evaluate publish`` has them already). ``shared_findings.json`` says which labels of two
+hospitals mean the same. A classifier is a logistic regression on the embedding of twelve leads: its own hospital's
+training part fits it, and the validation part selects its regularization. The encoder may know the signals of all
+training parts, never their labels.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ from page_tables import table, write_tables
 
 import clocs
 from clocs.core.seeds import generator
-from clocs.evaluation.benchmark.embedders import EMBEDDING, load_embedder
+from clocs.evaluation.benchmark.embedders import load_embedder
 from clocs.evaluation.benchmark.feature_transforms import Standardization
 from clocs.evaluation.benchmark.linear_probe import LinearProbe, fit_probe
-from clocs.evaluation.benchmark.recording_features import recording_features
+from clocs.evaluation.recording_classifier import features_by_lead_set
 from clocs.evaluation.scoring import format_interval
 from clocs.metrics.local_calibration import adjust_classes, choose_methods, fit_class_adjustments
 from clocs.metrics.task_scores import score_task
+from clocs.signals.leads import STANDARD_LEADS
 from clocs.store.store import Store
 from clocs.store.task_targets import task_targets
 
@@ -83,10 +84,11 @@ class Classifier:
 
 def load(store: Store, name: str, encoder: str, cache: Path) -> Hospital:
     """Return a hospital with the features and findings of its recordings."""
-    features = recording_features(load_embedder(encoder), store, cache=cache)[EMBEDDING].values
+    leads = STANDARD_LEADS
+    found = features_by_lead_set(load_embedder(encoder), store, allow_missing_leads=True, sets=(leads,), cache=cache)
     named = {finding: labels[name] for finding, labels in FINDINGS.items() if name in labels}
     truth = np.stack([_labelled(store, labels) for labels in named.values()], axis=1)
-    return Hospital(store, features, tuple(named), truth)
+    return Hospital(store, found[leads].values, tuple(named), truth)
 
 
 def _labelled(store: Store, labels: Mapping[str, Sequence[str]]) -> Array:

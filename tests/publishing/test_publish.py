@@ -121,7 +121,9 @@ def test_classifiers_of_several_tasks_have_their_names(store: Store, trained: Pa
     assert classified.leads == encoder.classifier("sex").card.lead_sets[0].leads
     for name, classifier in encoder.classifiers.items():
         assert list(found["test"][name]) == [", ".join(item.leads) for item in classifier.card.lead_sets]
-    assert (tmp_path / "out" / "README.md").read_text().count("See the classifier before") == 1
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert card.count("See the classifier before") == 1
+    assert card.count(f"| {DATASETS.get('synthetic').title}") == 1
     with pytest.raises(ConfigError, match="no task 'mood'"):
         publish(trained, store, tmp_path / "other", "mine", tasks=("mood",))
 

@@ -25,7 +25,7 @@ class ClassifierReport:
     test: list[dict[str, Any]]
     """Metrics of the test part for each set of leads, from ``compute_metrics``."""
     subgroups: dict[str, dict[str, Any]]
-    """Metrics of the largest set of leads by sex and age, from ``compute_subgroup_metrics``."""
+    """Metrics of the largest set of leads by sex, age and device, from ``compute_subgroup_metrics``."""
     num_patients: dict[str, int]
     """Number of patients of each part."""
     seen_by_encoder: bool
@@ -132,10 +132,12 @@ def _training(content: CardContent) -> str:
     lines = ["## Training"]
     if content.reports:
         lines += ["", "| data | licence | patients: training | validation | test |", "|---|---|---|---|---|"]
+    rows = []
     for report in content.reports:
         origin, counts = report.classifier.trained_on, (f"{count:,}" for count in report.num_patients.values())
         title = f"{origin['title']}. {origin['citation']}".rstrip()
-        lines.append(f"| {title} | {origin['licence']} | {' | '.join(counts)} |")
+        rows.append(f"| {title} | {origin['licence']} | {' | '.join(counts)} |")
+    lines += dict.fromkeys(rows)  # several classifiers may have the same patients
     paragraphs = [
         f"{_use_of_parts(content)} Test patients were used only for results. No patient is in two parts, "
         "and no signal is in two parts under different names. `seen.npy` lists hashes of the signals that were seen, "
@@ -197,13 +199,14 @@ def _use_of_parts(content: CardContent) -> str:
         return (
             "The encoder was trained before, without labels, on other data "
             f"({content.about['training']['dataset']}), and is unchanged. The classifier was trained on the labels of "
-            "the training patients. Validation patients selected its regularisation and calibrated it; where classes "
+            "the training patients. Validation patients selected its regularization and calibrated it; where classes "
             "exclude each other, one half of them calibrated nothing but the prediction sets."
         )
+    selected = "the epoch and the classifier's regularization" if "epoch" in content.about else "its regularization"
     return (
         "The encoder was trained on the signals of the training patients, the classifier on their labels. Validation "
-        "patients selected the epoch and the classifier's regularisation, and calibrated it; where classes exclude "
-        "each other, one half of them calibrated nothing but the prediction sets."
+        f"patients selected {selected}, and calibrated it; where classes exclude each other, one half of them "
+        "calibrated nothing but the prediction sets."
     )
 
 
@@ -268,7 +271,7 @@ def _audit_lines(result: dict[str, Any]) -> list[str]:
 
 SECTIONS: tuple[tuple[str, Callable[[ClassifierReport], list[str]]], ...] = (
     ("Results on test patients", _test_results),
-    ("Results by sex and age", _subgroup_results),
+    ("Results by subgroup", _subgroup_results),
     ("Privacy audit", _privacy_audit),
 )
 

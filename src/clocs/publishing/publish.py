@@ -191,13 +191,18 @@ def _fit_store(
             name,
             classifier.card,
             test=[compute_metrics(outputs, levels=RECORDING_LEVELS) for outputs in tested],
-            subgroups=compute_subgroup_metrics(tested[0], store),
+            subgroups=compute_subgroup_metrics(tested[0], store, _subgroup_columns(store)),
             num_patients=_count_patients(store, split),
             seen_by_encoder=_was_seen(encoder, store, split),
             audit=privacy,
         )
         yield report, classifier
         privacy = None
+
+
+def _subgroup_columns(store: Store) -> tuple[str, ...]:
+    """Return the columns of subgroups. Few datasets name the device."""
+    return ("sex", "age", "device") if "device" in store.extra_types else ("sex", "age")
 
 
 def _was_seen(encoder: EncoderCheckpoint, store: Store, split: Split) -> bool:

@@ -193,3 +193,16 @@ def test_distances_equal_a_literal_mahalanobis_distance() -> None:
     np.testing.assert_allclose(space.distances(features), expected, rtol=0.1)
     stored = FeatureSpace.from_tensors(space.tensors(), "")
     np.testing.assert_allclose(stored.distances(features), space.distances(features), rtol=0.01)
+
+
+def test_wide_embeddings_are_compared_within_some_components_of_all_sizes() -> None:
+    """48 of 200 components, of unit variance and uncorrelated; a deviation in any of the larger ones counts."""
+    random = np.random.default_rng(0)
+    deviations = np.geomspace(10, 0.1, 200)
+    space = FeatureSpace.fit(deviations * random.normal(size=(5000, 200)), embedding_dim=200, num_statistics=1)
+    assert space.whitening.shape == (200, 48)
+    others = deviations * random.normal(size=(5000, 200))
+    np.testing.assert_allclose(np.cov((others - space.mean) @ space.whitening, rowvar=False), np.eye(48), atol=0.15)
+    strange = deviations * random.normal(size=(1000, 200))
+    strange[:, 25:50] *= 3
+    assert space.distances(strange).min() > np.quantile(space.distances(others), 0.9)

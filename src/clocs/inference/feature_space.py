@@ -15,21 +15,24 @@ Floats = npt.NDArray[np.float32]
 SHRINKAGE: Final = 1e-3
 """Fraction of the mean variance that is added to each variance, so that few recordings have a covariance."""
 MAX_COMPONENTS: Final = 128
-"""Number of principal components that are compared, at most; the matrix of a wide encoder would fill megabytes."""
+"""Dimension of an embedding up to which all principal components are compared."""
+NUM_COMPONENTS: Final = 48
+"""Components of wider embeddings that are compared; the matrix of all would fill megabytes. They are spread evenly over
+the quarter with the largest variances, because noise is no outlier along the very largest ones."""
 
 
 @dataclass(frozen=True, eq=False)
 class FeatureSpace:
     """Distribution of the mean embeddings of training recordings: a mean for each lead, one covariance for all.
 
-    The distance of a recording is its squared Mahalanobis distance within the first principal components, as a mean
-    over leads and components: about 1 for a typical training recording.
+    The distance of a recording is its squared Mahalanobis distance within some principal components, as a mean over
+    leads and components: about 1 for a typical training recording.
     """
 
     mean: Floats
     """Mean embedding of each lead, (L, E); L is 1 for an encoder of several leads at once."""
     whitening: Floats
-    """Matrix (E, K) after which embeddings have unit covariance; K is E, and at most 128."""
+    """Matrix (E, K) after which embeddings have unit covariance; K is E, or 48 for wide embeddings."""
 
     @classmethod
     def fit(cls, features: npt.NDArray[np.floating], embedding_dim: int, num_statistics: int) -> Self:
@@ -47,7 +50,9 @@ class FeatureSpace:
         covariance = (rows.T @ rows / max(1, len(rows))).astype(np.float64)
         covariance += max(SHRINKAGE * np.trace(covariance) / embedding_dim, 1e-12) * np.eye(embedding_dim)
         variances, axes = np.linalg.eigh(covariance)
-        kept = slice(-MAX_COMPONENTS, None)
+        kept = np.arange(embedding_dim)
+        if embedding_dim > MAX_COMPONENTS:
+            kept = embedding_dim - 1 - np.linspace(embedding_dim // 4 - 1, 0, NUM_COMPONENTS).astype(np.int64)
         return cls(mean, np.asarray(axes[:, kept] / np.sqrt(variances[kept]), np.float32))
 
     def distances(self, features: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
-from scipy.special import expit, log_softmax, logit
+from scipy.special import expit, log_softmax, logit, softmax
 from sklearn.calibration import calibration_curve
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import brier_score_loss
@@ -88,6 +89,14 @@ def test_reliability_serialises_to_json() -> None:
     assert read["edges"] == found.edges.tolist()
     for name in ("count", "mean_probability", "observed"):
         np.testing.assert_array_equal(np.array(read[name], float), getattr(found, name))
+
+
+@pytest.mark.parametrize(("multi_label", "reference"), [(True, expit), (False, softmax)])
+def test_probabilities_are_those_of_scipy(multi_label: bool, reference: Callable[..., npt.NDArray[np.float64]]) -> None:
+    logits = 20 * np.random.default_rng(0).normal(size=(200, 3))
+    expected = reference(logits) if multi_label else reference(logits, axis=1)
+    np.testing.assert_allclose(to_probabilities(logits, multi_label), expected, rtol=1e-13)
+    assert to_probabilities(logits[:0], multi_label).shape == (0, 3)
 
 
 @pytest.mark.parametrize("multi_label", [True, False])

@@ -28,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clocs.measurements.median_beat import MedianBeat
+from clocs.measurements.smoothing import gaussian_filter
 
 Values = npt.NDArray[np.float32]
 Array = npt.NDArray[np.float64]
@@ -97,11 +98,7 @@ def delineate_qrs(beats: Values, middle: int, sampling_rate: float) -> WaveMarks
     Returns:
         Marks of each beat.
     """
-    from scipy.ndimage import gaussian_filter1d
-
-    slopes = np.abs(
-        gaussian_filter1d(beats, QRS_SMOOTHING * sampling_rate, axis=2, order=1, mode="nearest", truncate=3.0)
-    )
+    slopes = np.abs(gaussian_filter(beats, QRS_SMOOTHING * sampling_rate, slope=True))
     half = round(QRS_HALF_WIDTH * sampling_rate)
     steepest = slopes[..., max(0, middle - half // 2) : middle + half // 2].max(axis=2)
     outside = np.concatenate([slopes[..., : max(1, middle - half)], slopes[..., middle + half :]], axis=2)
@@ -156,8 +153,6 @@ def delineate_t(
     Returns:
         Marks of each beat, without starts; None if there is no room for T.
     """
-    from scipy.ndimage import gaussian_filter1d
-
     size, root = beats.shape[2], float(np.sqrt(interval))
     first = round(qrs_offset + T_DELAY * sampling_rate)
     end = min(size - 1, round(qrs_onset + min(T_END_LIMIT * root, interval - 0.05) * sampling_rate))
@@ -166,9 +161,7 @@ def delineate_t(
         return None
     smooth = np.zeros((*beats.shape[:2], end + 1), np.float32)
     near = max(0, first - round(0.1 * sampling_rate))
-    smooth[..., near:] = gaussian_filter1d(
-        beats[..., near : end + 1], T_SMOOTHING * sampling_rate, axis=2, mode="nearest", truncate=3.0
-    )
+    smooth[..., near:] = gaussian_filter(beats[..., near : end + 1], T_SMOOTHING * sampling_rate)
     before = max(1, round(qrs_onset - 0.008 * sampling_rate))
     level = np.median(beats[..., max(0, before - 8) : before], axis=2, keepdims=True)
     height = np.abs(smooth - level)
@@ -266,12 +259,10 @@ def _p_marks(
 
 def _smooth_before(beats: Values, end: int, sampling_rate: float) -> Values:
     """Return smooth beats up to a sample near the start of QRS, and constant after it."""
-    from scipy.ndimage import gaussian_filter1d
-
     margin = round(2 * P_BUMP * sampling_rate)
     held = np.pad(beats[..., : max(2, end)], ((0, 0), (0, 0), (0, margin)), "edge")
     held[..., end:] = held[..., max(0, end - 2) : end].mean(axis=2, keepdims=True)
-    return np.asarray(gaussian_filter1d(held, P_SMOOTHING * sampling_rate, axis=2, mode="nearest", truncate=3.0))
+    return gaussian_filter(held, P_SMOOTHING * sampling_rate)
 
 
 def _bump(values: Values, width: int) -> Values:

@@ -8,6 +8,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from clocs.measurements.smoothing import fast_length
+
 Values = npt.NDArray[np.float32]
 
 ANALYSIS_RATE: Final = 500.0
@@ -52,15 +54,13 @@ def filter_signal(signal: Values, sampling_rate: float) -> FilteredSignal:
     Returns:
         The filtered signal at about ``ANALYSIS_RATE``, and slopes at about ``DETECTION_RATE``.
     """
-    from scipy import fft
-
     num_samples = signal.shape[1]
     pad = min(num_samples - 1, round(PADDING * sampling_rate))
     padded = np.pad(signal - signal[:, :1], ((0, 0), (pad, pad)), "reflect", reflect_type="odd")
-    total = fft.next_fast_len(padded.shape[1], real=True)
+    total = fast_length(padded.shape[1])
     padded = np.pad(padded, ((0, 0), (0, total - padded.shape[1])), "edge")
     padded[:, num_samples + 2 * pad :] = padded[:, :1]
-    spectrum = fft.rfft(padded, axis=1)
+    spectrum = np.fft.rfft(padded, axis=1)
     frequency = np.arange(spectrum.shape[1]) * (sampling_rate / total)
     response = _rise(frequency, BASELINE / 2, 1.5 * BASELINE) * (1 - _rise(frequency, *MAX_FREQUENCY))
     spectrum *= (response * _hum_response(spectrum, frequency)).astype(np.float32)
@@ -98,11 +98,9 @@ def _at_rate(
     spectrum: npt.NDArray[np.complex64], total: int, sampling_rate: float, target: float
 ) -> tuple[Values, float]:
     """Return the signal of a spectrum at about another sampling rate, and that rate."""
-    from scipy import fft
-
-    length = fft.next_fast_len(round(total * target / sampling_rate), real=True)
+    length = fast_length(round(total * target / sampling_rate))
     size = length // 2 + 1
-    values = fft.irfft(spectrum[:, :size], length, axis=1) * np.float32(length / total)
+    values = np.fft.irfft(spectrum[:, :size], length, axis=1) * np.float32(length / total)
     return np.asarray(values, np.float32), sampling_rate * length / total
 
 

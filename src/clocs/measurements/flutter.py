@@ -7,6 +7,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from clocs.measurements.smoothing import fast_length
+
 Values = npt.NDArray[np.float32]
 Positions = npt.NDArray[np.intp]
 
@@ -35,8 +37,6 @@ def flutter_ratio(values: Values, sampling_rate: float, positions: Positions) ->
     Returns:
         The ratio, above 1 in typical flutter and mostly below 1 in sinus rhythm below 110 beats per minute.
     """
-    from scipy import fft
-
     length = values.shape[1] // FACTOR
     coarse = values[:, : length * FACTOR].reshape(len(values), length, FACTOR).mean(axis=2)
     rate = sampling_rate / FACTOR
@@ -47,8 +47,8 @@ def flutter_ratio(values: Values, sampling_rate: float, positions: Positions) ->
     if not known.any():
         return 0.0
     filled = np.stack([np.interp(index, index[known], row[known]) for row in coarse])
-    size = fft.next_fast_len(max(2 * length, round(16 * rate)), real=True)
-    power = np.square(np.abs(fft.rfft(filled * np.hanning(length), size, axis=1)))
+    size = fast_length(max(2 * length, round(16 * rate)))
+    power = np.square(np.abs(np.fft.rfft(filled * np.hanning(length), size, axis=1)))
     step = rate / size
     width = max(1, round(LINE_WIDTH / step))
     total = np.cumsum(power, axis=1)

@@ -7,6 +7,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from clocs.measurements.smoothing import maximum_filter
+
 Values = npt.NDArray[np.float32]
 Positions = npt.NDArray[np.intp]
 
@@ -40,8 +42,6 @@ def find_spikes(signal: Values, sampling_rate: float) -> Positions:
     Returns:
         Positions in ascending order; empty with fewer than ``MIN_SPIKES_PER_SECOND``.
     """
-    from scipy.ndimage import maximum_filter1d
-
     if sampling_rate < MIN_SAMPLING_RATE or signal.shape[1] < sampling_rate:
         return np.empty(0, np.intp)
     narrow = _height(signal, max(1, round(NARROW * sampling_rate)))
@@ -49,8 +49,8 @@ def find_spikes(signal: Values, sampling_rate: float) -> Positions:
         return np.empty(0, np.intp)
     wide = _height(signal, round(WIDE * sampling_rate))
     reach = max(1, round(0.5 * WIDE * sampling_rate))
-    around = maximum_filter1d(wide, 2 * reach + 1)
-    is_peak = narrow == maximum_filter1d(narrow, 2 * reach + 1)
+    around = maximum_filter(wide, reach)
+    is_peak = narrow == maximum_filter(narrow, reach)
     found = np.flatnonzero(is_peak & (narrow > MIN_HEIGHT) & (narrow > MIN_SHARPNESS * around))
     return found if len(found) * sampling_rate >= MIN_SPIKES_PER_SECOND * signal.shape[1] else np.empty(0, np.intp)
 

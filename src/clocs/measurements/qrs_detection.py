@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from clocs.measurements.smoothing import mean_filter
 from clocs.signals.peaks import find_peaks
 
 Values = npt.NDArray[np.float32]
@@ -56,10 +57,8 @@ def qrs_curve(slopes: Values, slope_rate: float) -> Values:
     Returns:
         Curve of shape (slopes,).
     """
-    from scipy.ndimage import uniform_filter1d
-
     width = max(1, round(WINDOW * slope_rate))
-    curves = uniform_filter1d(uniform_filter1d(slopes, width, axis=1), max(1, width // 2), axis=1)
+    curves = mean_filter(mean_filter(slopes, width), max(1, width // 2))
     heights = np.median(_peaks_per_second(curves, slope_rate), axis=1)
     heights[heights <= 0] = np.inf
     return np.asarray((curves / heights[:, None]).mean(axis=0))

@@ -14,6 +14,7 @@ from clocs.core.recording import Recording
 from clocs.measurements.filtering import MAINS
 from clocs.measurements.measurements import measure
 from clocs.measurements.results import Measurements
+from clocs.measurements.smoothing import mean_filter
 
 Values = npt.NDArray[np.float32]
 
@@ -119,18 +120,14 @@ def _signal_faults(signal: Values, sampling_rate: float) -> dict[int, str]:
 
 def _baseline(signal: Values, sampling_rate: float) -> Values:
     """Return the baseline of each lead."""
-    from scipy.ndimage import uniform_filter1d
-
     width = max(1, round(BASELINE_SECONDS * sampling_rate))
-    return np.asarray(uniform_filter1d(uniform_filter1d(signal, width, axis=1), width, axis=1))
+    return mean_filter(mean_filter(signal, width), width)
 
 
 def _without_mains(signal: Values, sampling_rate: float) -> Values:
     """Return a signal averaged over the periods of mains."""
-    from scipy.ndimage import uniform_filter1d
-
     for mains in MAINS:
-        signal = uniform_filter1d(signal, max(1, round(sampling_rate / mains)), axis=1)
+        signal = mean_filter(signal, max(1, round(sampling_rate / mains)))
     return signal
 
 
@@ -145,11 +142,9 @@ def _beat_heights(signal: Values, sampling_rate: float) -> npt.NDArray[np.float6
 
 def _hum_amplitudes(signal: Values, sampling_rate: float) -> npt.NDArray[np.float64]:
     """Return the largest amplitude at a frequency of mains of each lead."""
-    from scipy import fft
-
     window = np.hanning(signal.shape[1]).astype(np.float32)
-    spectrum = np.abs(fft.rfft((signal - signal.mean(axis=1, keepdims=True)) * window, axis=1)) * (2 / window.sum())
-    frequency = fft.rfftfreq(signal.shape[1], 1 / sampling_rate)
+    spectrum = np.abs(np.fft.rfft((signal - signal.mean(axis=1, keepdims=True)) * window, axis=1)) * (2 / window.sum())
+    frequency = np.fft.rfftfreq(signal.shape[1], 1 / sampling_rate)
     near = np.min([np.abs(frequency - mains) for mains in MAINS], axis=0) < 1
     return np.asarray(spectrum[:, near].max(axis=1, initial=0), np.float64)
 

@@ -118,10 +118,12 @@ def to_probabilities(logits: npt.NDArray[np.floating], multi_label: bool) -> Flo
     Returns:
         Probabilities of shape (N, K).
     """
-    from scipy.special import expit, softmax
-
     values = np.asarray(logits, np.float64)
-    return np.asarray(expit(values) if multi_label else softmax(values, axis=1))
+    if multi_label:
+        small = np.exp(-np.abs(values))  # at most 1, so that nothing overflows
+        return np.asarray(np.where(values < 0, small, 1.0) / (1 + small))
+    shares = np.exp(values - values.max(axis=1, keepdims=True, initial=-np.inf))
+    return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
 
 def adjust_probabilities(

@@ -20,7 +20,7 @@ KAISER_BETA = 5.0
 MAX_FACTOR = 5
 """Largest factor of a ratio, such as 2 of 500 to 250 Hz or 5 of 300 to 500 Hz, for which NumPy is as fast as SciPy.
 
-SciPy's ``signal`` is not imported for these, which saves a second at the start of a command.
+SciPy is not imported for these, which saves a second at the start of a command.
 """
 
 
@@ -83,13 +83,11 @@ def _filter_phases(
 def _low_pass_filter(factor: int) -> npt.NDArray[np.float64]:
     """Return SciPy's low-pass filter for the larger factor of a ratio. It is cached, because its design is slow.
 
-    It is ``firwin(2 * TAPS * factor + 1, 1 / factor, window=("kaiser", 5.0))`` to the last bit.
+    In single precision, it is ``firwin(2 * TAPS * factor + 1, 1 / factor, window=("kaiser", 5.0))`` to the last bit.
     """
-    from scipy.special import i0
-
     half, cutoff = TAPS * factor, 1 / factor
     position = np.arange(-half, half + 1, dtype=np.float64)
-    window = i0(KAISER_BETA * np.sqrt(1 - (position / half) ** 2)) / i0(KAISER_BETA)
+    window = np.i0(KAISER_BETA * np.sqrt(1 - (position / half) ** 2)) / np.i0(KAISER_BETA)
     taps = cutoff * np.sinc(cutoff * position) * window
     return np.asarray(taps / taps.sum())
 

@@ -60,8 +60,8 @@ def filter_signal(signal: Values, sampling_rate: float) -> FilteredSignal:
     total = fast_length(padded.shape[1])
     padded = np.pad(padded, ((0, 0), (0, total - padded.shape[1])), "edge")
     padded[:, num_samples + 2 * pad :] = padded[:, :1]
-    spectrum = np.fft.rfft(padded, axis=1)
-    frequency = np.arange(spectrum.shape[1]) * (sampling_rate / total)
+    spectrum = np.fft.rfft(padded, axis=1).astype(np.complex64, copy=False)
+    frequency = np.arange(spectrum.shape[1], dtype=np.float64) * (sampling_rate / total)
     response = _rise(frequency, BASELINE / 2, 1.5 * BASELINE) * (1 - _rise(frequency, *MAX_FREQUENCY))
     spectrum *= (response * _hum_response(spectrum, frequency)).astype(np.float32)
     values, rate = _at_rate(spectrum, total, sampling_rate, ANALYSIS_RATE)

@@ -59,7 +59,7 @@ def gaussian_filter(values: Values, sigma: float, *, slope: bool = False) -> Val
         combine(after, before, out=pair)
         pair *= weights[shift]
         total += pair
-    return total.astype(np.float32)
+    return np.asarray(total, np.float32)
 
 
 @functools.lru_cache(maxsize=1024)

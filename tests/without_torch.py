@@ -48,7 +48,7 @@ def use(folder: Path, encoder: str) -> dict[str, Any]:
         "served": asyncio.run(_served(folder, file.read_bytes())),
     }
     if clocs.load_encoder(encoder).classifiers:
-        found["classes"] = _command("classify", file, *chosen)["classes"]
+        found["classes"] = _command("classify", file, *chosen)["classifications"]
     return found
 
 

@@ -76,7 +76,7 @@ def test_classes_are_printed_with_their_track_record(command: Command, originals
     assert "classifier: mine, from leads II, V2, aVL, aVR" in out
     assert "It has seen no paced rhythm." in out
     assert out.endswith("Research use only, not a diagnosis.\n")
-    result = json.loads(command("classify", file, "--encoder", folder, "--json")[0])
+    (result,) = json.loads(command("classify", file, "--encoder", folder, "--json")[0])["classifications"]
     assert result["classes"][0]["probability"] == pytest.approx(best.probability)
     assert result["classes"][0]["validation"]["count"] in (10, 40)
 
@@ -110,7 +110,7 @@ def test_a_file_is_classified_without_slow_imports(originals: Path, tmp_path: Pa
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["leads"]
+    assert [found["classifier"] for found in json.loads(done.stdout)["classifications"]] == ["physionet2020", "chapman"]
 
 
 def test_classes_of_noise_are_withheld(command: Command, folder: Path, tmp_path: Path) -> None:
@@ -119,7 +119,9 @@ def test_classes_of_noise_are_withheld(command: Command, folder: Path, tmp_path:
     out, _ = command("classify", tmp_path / "noise.csv", "--encoder", folder)
     assert out.splitlines()[:2] == ["No classes are given:", "heartbeats cannot be measured: no clear beats"]
     assert "%" not in out
-    result = json.loads(command("classify", tmp_path / "noise.csv", "--encoder", folder, "--json")[0])
+    (result,) = json.loads(command("classify", tmp_path / "noise.csv", "--encoder", folder, "--json")[0])[
+        "classifications"
+    ]
     assert (result["classes"], len(result["withheld"])) == ([], 1)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -16,9 +16,11 @@ from clocs.core.storage.locations import to_location
 from clocs.training.shipped import DEFAULT_ENCODER
 
 if TYPE_CHECKING:
-    from clocs.inference.results import ClassProbability
+    from clocs.inference.results import Classification, ClassProbability
 
 EncoderName = Annotated[str, typer.Option("--encoder", help="Use this encoder: a name or a folder.")]
+MOST_CLASSIFIERS: Final = 2
+"""Classifiers that classify a file unless some are named: findings and rhythm, for an encoder that has both."""
 AnyLead = Annotated[bool, typer.Option("--any-lead", help="Also use leads that the encoder was not trained on.")]
 
 
@@ -134,8 +136,10 @@ def classify(
     ],
     encoder: EncoderName = DEFAULT_ENCODER,
     classifier: Annotated[
-        str | None,
-        typer.Option(help="Use this classifier of the encoder. Default: the first one that fits leads of the file."),
+        list[str] | None,
+        typer.Option(
+            help="Use this classifier of the encoder. Repeatable. Default: the first two with leads of a file."
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Write this table of a folder or store: .csv, .parquet or .arrow.")
@@ -150,7 +154,7 @@ def classify(
 ) -> None:
     """Estimate the probability of each class of an encoder's classifier. Research use only, not a diagnosis.
 
-    Uses the largest set of leads that the classifier and the file have in common: all twelve, six limb leads, I or II.
+    Uses the largest set of leads that a classifier and the file have in common: all twelve, six limb leads, I or II.
     Classes are withheld, with the reason, from noise, children, paced recordings and others unlike the training data.
 
     For a folder or a store, writes a table with measurements and classes, one row per recording. A row without classes
@@ -167,7 +171,7 @@ def classify(
 def _classify_all(
     source: Path,
     encoder: str,
-    classifier: str | None,
+    classifiers: list[str] | None,
     out: Path | None,
     key: Path | None,
     device: str | None,
@@ -180,12 +184,14 @@ def _classify_all(
 
     if out is None:
         raise ConfigError(f"{source} is a folder. Pass the new table with --out, for example --out classes.csv.")
+    if classifiers and len(classifiers) > 1:
+        raise ConfigError(f"{source} is a folder, and a table has the classes of one classifier. Pass one of them.")
     with progress_bar("recordings") as advance:
         made = classify_all(
             source,
             out,
             encoder=encoder,
-            classifier=classifier,
+            classifier=classifiers[0] if classifiers else None,
             key=key,
             device=device,
             engine=engine.value if engine else None,
@@ -200,21 +206,32 @@ def _classify_all(
     typer.echo(NOTICE)
 
 
-def _classify_file(file: Path, encoder: str, classifier: str | None, device: str | None, as_json: bool) -> None:
-    from clocs.inference.classification import format_set
+def _classify_file(file: Path, encoder: str, classifiers: list[str] | None, device: str | None, as_json: bool) -> None:
     from clocs.inference.pretrained import load_encoder
+    from clocs.inference.recordings import as_recording
 
-    found = load_encoder(encoder, device=device).classify(file, classifier=classifier)
+    loaded, recording = load_encoder(encoder, device=device), as_recording(file)
+    names = classifiers or loaded.suitable_classifiers(recording)[:MOST_CLASSIFIERS] or (None,)
+    results = [loaded.classify(recording, classifier=name) for name in names]
     if as_json:
-        typer.echo(json.dumps({"file": str(file), **asdict(found), "set_statement": found.set_statement}))
+        found = [{**asdict(result), "set_statement": result.set_statement} for result in results]
+        typer.echo(json.dumps({"file": str(file), "classifications": found}))
         return
-    for finding in found.findings:
+    for finding in results[0].findings:
         typer.secho(f"finding: {finding}", bold=True)
-    if found.withheld:
-        typer.secho("No classes are given:", bold=True)
-        for sentence in (*found.withheld, *found.notes):
-            typer.echo(sentence)
-        return
+    given = [result for result in results if not result.withheld]
+    for result in given:
+        _print_classes(result)
+    if len(given) < len(results):
+        typer.secho(f"No {'other ' if given else ''}classes are given:", bold=True)
+    for sentence in dict.fromkeys(sentence for result in results for sentence in (*result.withheld, *result.notes)):
+        typer.echo(sentence)
+    typer.echo("Research use only, not a diagnosis.")
+
+
+def _print_classes(found: Classification) -> None:
+    from clocs.inference.classification import format_set
+
     if found.set_statement:
         typer.secho(f"{found.set_statement} (95% of the patients of each class have it among those named)", bold=True)
     rows = [
@@ -223,9 +240,9 @@ def _classify_file(file: Path, encoder: str, classifier: str | None, device: str
     ]
     print_table(["class", "meaning", "probability", "how often that was right", "in training"], rows)
     typer.echo(f"classifier: {found.classifier}, from {format_set(found.leads)}")
-    for sentence in (*found.notes, *found.limitations):
+    for sentence in found.limitations:
         typer.echo(sentence)
-    typer.echo("Research use only, not a diagnosis.")
+    typer.echo()
 
 
 def _records(item: ClassProbability) -> str:

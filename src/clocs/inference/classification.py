@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -52,7 +52,7 @@ def classify_recording(
         SignalError: The recording is too short, or its length differs from its header.
         UnitError: The recording has another unit.
     """
-    intended = _largest_set(recording.leads, classifiers)
+    intended = next(largest_sets(recording.leads, classifiers), None)
     if intended is None:
         raise _no_lead_set(recording, classifiers)
     check_unit(recording, expected)
@@ -60,7 +60,7 @@ def classify_recording(
     verdict = judge_signal(recording)
     reasons, age_notes = judge_patient(recording)
     notes = (*verdict.notes, *age_notes)
-    chosen = _largest_set(verdict.leads, classifiers) if verdict.leads else None
+    chosen = next(largest_sets(verdict.leads, classifiers), None) if verdict.leads else None
     if verdict.leads and chosen is None:
         reasons += (f"no classifier was validated on {format_leads(verdict.leads)} alone",)
     if verdict.reasons or chosen is None:
@@ -108,13 +108,12 @@ def _withheld(
     )
 
 
-def _largest_set(leads: tuple[str, ...], classifiers: Mapping[str, Classifier]) -> tuple[str, int] | None:
-    """Return the first classifier with a set of leads among these, and the index of its largest one."""
+def largest_sets(leads: tuple[str, ...], classifiers: Mapping[str, Classifier]) -> Iterator[tuple[str, int]]:
+    """Iterate over the classifiers with a set of leads among these, each with the index of its largest one."""
     available = available_leads(leads)
     for name, classifier in classifiers.items():
         if usable := classifier.card.usable_sets(available):
-            return name, usable[0]
-    return None
+            yield name, usable[0]
 
 
 def pool_recording_features(embeddings: Floats, num_frames: int) -> Floats:

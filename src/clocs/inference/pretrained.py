@@ -17,8 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from clocs.core.errors import ConfigError, IntegrityError, StoreError
+from clocs.core.recording import Recording
 from clocs.core.storage.locations import ObjectPath, to_location
-from clocs.inference.classification import classify_recording
+from clocs.inference.classification import classify_recording, largest_sets
 from clocs.inference.classifier import FOLDER, Classifier, load_classifiers
 from clocs.inference.preparation import EncoderInput, PreparedFrames, prepare
 from clocs.inference.recordings import RecordingLike, as_recording
@@ -191,6 +192,14 @@ class PretrainedEncoder:
         recording = as_recording(source, sampling_rate=sampling_rate, leads=leads, unit=unit)
         available = self.classifiers if classifier is None else {classifier: chosen}
         return classify_recording(recording, self.input, available, self.embed_prepared)
+
+    def suitable_classifiers(self, recording: Recording) -> tuple[str, ...]:
+        """Return the names of the classifiers with a set of leads that a recording has, in order of preference.
+
+        Args:
+            recording: The recording.
+        """
+        return tuple(name for name, _ in largest_sets(recording.leads, self.classifiers))
 
     def classifier(self, name: str | None = None) -> Classifier:
         """Return a classifier.

@@ -118,7 +118,7 @@ class Visit:
         else:
             page.click("#open-example")
         page.wait_for_selector("#workspace")
-        page.wait_for_selector("#classes[aria-busy=false] > *")
+        page.wait_for_selector("#classes:not(:has([aria-busy=true])) > *")
         page.wait_for_selector("#neighbours[aria-busy=false] > *")
         return page
 

@@ -26,7 +26,7 @@ THEMES = ("light", "dark")
 def _open(page: Page) -> None:
     page.click("#open-example")
     page.wait_for_selector("#neighbours[aria-busy=false] .neighbour")
-    page.wait_for_selector("#classes[aria-busy=false] .class-row")
+    page.wait_for_selector("#classes:not(:has([aria-busy=true])) .class-row")
     page.wait_for_selector("#map .map-key")
     page.mouse.move(0, 0)
 

@@ -3,47 +3,54 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import Page, Route
+from playwright.sync_api import Page, Response, Route
 
 from clocs.datasets.synthetic import MEANINGS
 from tests.service.viewer.conftest import PHONE, RECORDS, Visit
 
 
-def test_classes_come_with_their_track_record(visit: Visit) -> None:
+def test_classes_of_two_classifiers_come_with_their_track_record(visit: Visit) -> None:
     page = visit.page
-    with page.expect_response("**/api/v1/classify*") as answered:
-        visit.open()
-    found = answered.value.json()
-    rows = page.locator(".class-row")
-    assert rows.count() == len(found["classes"])
-    for row, item in zip(rows.all(), found["classes"], strict=True):
-        text = row.inner_text()
-        assert text.startswith(item["name"])
-        assert item["track_record"][1:] in text.replace(" %", "%")
-        width = row.locator(".bar-probability").evaluate("node => node.style.width")
-        assert float(width.removesuffix("%")) == pytest.approx(100 * item["probability"], abs=0.01)
-    assert found["limitations"] == page.locator(".cannot li").all_inner_texts()
-    assert f"Leads used: {', '.join(found['leads'])}." in page.inner_text("#classes")
+    answers: list[Response] = []
+    page.on("response", lambda answer: answers.append(answer) if "/classify?" in answer.url else None)
+    visit.open()
+    made = {found["classifier"]: found for found in (answer.json() for answer in answers)}
+    columns = page.locator(".class-column")
+    assert columns.count() == len(made) == 2
+    for column in columns.all():
+        found = made[column.locator(".classifier select").input_value()]
+        rows = column.locator(".class-row")
+        assert rows.count() == len(found["classes"])
+        for row, item in zip(rows.all(), found["classes"], strict=True):
+            text = row.inner_text()
+            assert text.startswith(item["name"])
+            assert item["track_record"][1:] in text.replace(" %", "%")
+            width = row.locator(".bar-probability").evaluate("node => node.style.width")
+            assert float(width.removesuffix("%")) == pytest.approx(100 * item["probability"], abs=0.01)
+        assert found["limitations"] == column.locator(".cannot li").all_inner_texts()
+        assert f"Leads used: {', '.join(found['leads'])}." in column.inner_text()
 
 
 def test_another_classifier_is_asked_when_it_is_chosen(visit: Visit) -> None:
     page = visit.page
     with page.expect_response("**/api/v1/model") as answered:
         visit.open()
-    *known, single = answered.value.json()["classifiers"]
-    first, *others = known
-    assert page.input_value(".classifier select") == first["name"]
-    shown = page.locator(".classifier option").all_inner_texts()
-    assert [text.partition(":")[0] for text in shown] == [item["name"] for item in known]
+    *suitable, single = answered.value.json()["classifiers"]
+    choices = page.locator(".classifier select")
+    assert [choice.input_value() for choice in choices.all()] == [item["name"] for item in suitable[:2]]
+    shown = choices.first.locator("option").all_inner_texts()
+    assert [text.partition(":")[0] for text in shown] == [item["name"] for item in suitable]
     assert [item["leads"] for item in single["lead_sets"]] == [["ECG"]], "not offered: the recording has no such lead"
-    for other in others:
+    second = page.locator(".class-column").last
+    for other in suitable:
         with page.expect_response(f"**/api/v1/classify?classifier={other['name']}"):
-            page.focus(".classifier select")
-            page.select_option(".classifier select", other["name"])
-        page.wait_for_selector("#classes[aria-busy=false] .class-row")
+            choices.last.focus()
+            choices.last.select_option(other["name"])
+        second.locator(".class-row").first.wait_for()
         assert page.evaluate("document.activeElement.value") == other["name"], "the focus stays on the choice"
-        shown = page.locator(".class-name strong").all_inner_texts()
-        assert set(shown) == {item["name"] for item in other["classes"]}
+        names = second.locator(".class-name strong").all_inner_texts()
+        assert set(names) == {item["name"] for item in other["classes"]}
+        assert choices.first.input_value() == suitable[0]["name"], "the other column stays"
 
 
 def test_filters_narrow_the_neighbours(visit: Visit) -> None:

@@ -63,7 +63,7 @@ def test_values_and_reasons_come_from_the_table(visit: Visit) -> None:
 def test_ecgs_of_a_patient_are_compared_with_the_same_calipers(visit: Visit) -> None:
     page = listed(visit)
     page.click("#recordings tbody button >> nth=0")
-    page.wait_for_selector("#classes[aria-busy=false] .class-row")
+    page.wait_for_selector("#classes:not(:has([aria-busy=true])) .class-row")
     page.wait_for_selector("#earlier[aria-busy=false] tbody tr")
     assert page.inner_text("#recording-facts").startswith("25 May 2024, 12:55 · ")
     own, earlier = page.locator("#earlier tbody tr").all()

@@ -2,7 +2,7 @@
 
 import { Problem, about, ask, storedPath } from "./api.js";
 import { compareNeighbour, compareOfPatient } from "./beside.js";
-import { showClasses, spokenClasses } from "./classes.js";
+import { classify } from "./classifying.js";
 import { announce, byId, element } from "./dom.js";
 import { watchForFiles } from "./drop-zone.js";
 import { sayUnknownPatient, showEarlier } from "./earlier.js";
@@ -17,7 +17,7 @@ import { focusTitle, turnPage } from "./pages.js";
 import { PaperPanel } from "./paper-panel.js";
 import { PatientMap } from "./patient-map.js";
 import { clearPrintForm, watchPrintForm } from "./print-form.js";
-import { leadOf, recordingOf } from "./recording.js";
+import { recordingOf } from "./recording.js";
 import { SHOWN, listRecordings } from "./recordings-page.js";
 import * as token from "./token.js";
 import { count, dateTime, formatName, megabytes, person, seconds } from "./wording.js";
@@ -58,7 +58,7 @@ const openStored = (row) =>
 async function openEcg(text, stored, previewed) {
     open?.abort.abort();
     open?.searching?.abort();
-    const now = { files: [], stored, abort: new AbortController(), classes: null, similar: null, anyLead: null };
+    const now = { files: [], stored, abort: new AbortController(), classes: [], similar: null, anyLead: null };
     open = now;
     clearPrintForm();
     showOpening();
@@ -89,7 +89,8 @@ function refuseTooLarge(size) {
     throw new Problem({ status: 413, title: "The file is too large", detail });
 }
 
-const askAll = (now) => Promise.all([measure(now), classify(now), findEarlier(now), findSimilar(now)]);
+const askAll = (now) =>
+    Promise.all([measure(now), classify(now, model.classifiers), findEarlier(now), findSimilar(now)]);
 
 async function measure(now) {
     const place = byId("measurements");
@@ -138,41 +139,6 @@ function showRecording({ recording, stored }) {
     scrollTo({ top: 0 });
     announce(`ECG opened: ${facts.join(", ")}`);
 }
-
-/** Without a name, by the first classifier with a set of leads that the recording has. */
-async function classify(now, name = "") {
-    now.classes = await fill(
-        byId("classes"),
-        "Classifying …",
-        (wait) => askClasses(now, { query: { classifier: name }, signal: now.abort.signal, waiting: wait }),
-        (found) => {
-            showClasses(byId("classes"), found, {
-                classifiers: model.classifiers.filter((one) => one.name === found.classifier || fits(one, now)),
-                chosen: found.classifier,
-                choose: (other) => classifyBy(now, other),
-            });
-            announce(`Classified. ${spokenClasses(found)}`);
-        },
-        { again: () => classify(now, name) },
-    );
-}
-
-async function askClasses(now, options) {
-    if (!now.stored) return ask("classify", { files: now.files, ...options });
-    const { classification, withheld } = await ask(storedPath(now.stored, "report"), options);
-    if (classification) return classification;
-    const title = "This recording cannot be classified";
-    throw new Problem({ type: "unsuitable-recording", status: 422, title, detail: withheld });
-}
-
-/** By another classifier; the choice is made anew, and the focus goes with it. */
-async function classifyBy(now, name) {
-    await classify(now, name);
-    if (document.activeElement === document.body) byId("classes").querySelector("select")?.focus();
-}
-
-const fits = ({ lead_sets: sets }, { recording }) =>
-    sets.some(({ leads }) => leads.every((name) => leadOf(recording, name)));
 
 /** The other ECGs of the patient; those that have no values are measured, the newest first. */
 async function findEarlier(now) {

@@ -79,7 +79,7 @@ function classifierChoice(classifiers, chosen, choose) {
 const reading = (multiLabel) =>
     multiLabel
         ? "Each class is estimated independently; several, or none, may be present."
-        : "Exactly one class is assumed to be present, so the probabilities always sum to 100 %.";
+        : "Exactly one class is assumed to be present, so the probabilities always sum to 100\u00a0%.";
 
 const used = (leads) => `${leads.length === 1 ? "Lead" : "Leads"} used: ${leads.join(", ")}.`;
 

@@ -73,7 +73,7 @@ export function resultText({ model, recording, classes, similar, reading }) {
                 notes,
             },
             calipers: reading,
-            classes,
+            classes: classes.filter(Boolean),
             similar: similar && {
                 filters: similar.filters,
                 query: similar.query,

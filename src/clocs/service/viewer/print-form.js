@@ -20,7 +20,7 @@ export function watchPrintForm(opened) {
         const { abort, classes } = opened();
         const typed = new FormData(event.target);
         const kind = event.submitter.value;
-        const query = { classifier: classes?.classifier ?? "" };
+        const query = { classifier: classes[0]?.classifier ?? "" };
         const fields = { identifier: typed.get("identifier") };
         if (kind === "fhir") fields.order = typed.get("order");
         else for (const name of ["paper", "start", "seconds"]) query[name] = typed.get(name);

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 import clocs
+from clocs.core.errors import ConfigError
 from clocs.core.sources.bucket_source import BucketSource
 from clocs.core.storage.counters import counts
 from clocs.core.storage.locations import to_location
+from clocs.core.storage.object_cache import cache_folder
 from tests.conftest import make_recording
 from tests.core.test_bucket_source import upload
 from tests.store.test_buckets import tree
@@ -84,3 +86,26 @@ def test_known_tasks_are_read_by_listings(bucket: str, tmp_path: Path) -> None:
         requests.append(counts()["bucket_requests"] - before)
     assert len(store) == 12
     assert requests[2] <= requests[1]  # although the first had ten task records to compare, and this one eleven
+
+
+@pytest.mark.parametrize("with_key", [False, True])
+def test_an_addition_downloads_no_records_or_shards_of_older_segments(
+    bucket: str, tmp_path: Path, with_key: bool
+) -> None:
+    options = {"key": tmp_path / "key"} if with_key else {}
+    if with_key:
+        clocs.make_key(tmp_path / "key")
+
+    def add(name: str, *files: str) -> clocs.Store:
+        source = write_records(tmp_path / name, *files)
+        return clocs.ingest("folder", source, f"{bucket}/store", append=True, options=options)
+
+    first = add("first", "a.edf", "b.edf")
+    segment, shard = first.segments[0].info.name, first.shards[0].file
+    shutil.rmtree(cache_folder())
+    assert len(add("second", "c.edf")) == 3
+    copies = [path.name for path in cache_folder().rglob("*.arrow")]
+    assert f"{segment}.ids.arrow" in copies
+    assert not [name for name in copies if name == f"{segment}.records.arrow" or name.endswith(shard)]
+    with pytest.raises(ConfigError, match="Already in the store"):
+        add("third", "c.edf", "a.edf")  # the signal of a has another seed than in the first folder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,8 @@ from clocs.training.data import open_training_stores
 from clocs.training.encoder_module import load_encoder_folder, load_head
 from clocs.training.initialization import build_initial_method
 from clocs.training.loop import _parts
+from clocs.training.prefetch import Prefetcher
+from clocs.training.runs import timings
 from tests.training.conftest import Driver, data_of
 
 SETTINGS = ["max_epochs=3", "batch_size=64", "learning_rate=0.003"]
@@ -64,6 +67,23 @@ def test_validation_auc_is_that_of_the_saved_encoder_and_head(
     expected = roc_auc_score(frames.targets(items), scores.numpy(), average="macro")
     assert found[result["best_epoch"]] == pytest.approx(expected, abs=1e-5)
     assert len({round(value, 3) for value in found}) > 1, "an epoch changes it"
+
+
+def test_the_time_of_waiting_for_batches_is_logged(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    get, pauses = Prefetcher.get, []
+
+    def slow(self: Prefetcher[Any], number: int) -> Any:
+        pauses.append(0.02)
+        time.sleep(pauses[-1])
+        return get(self, number)
+
+    monkeypatch.setattr(Prefetcher, "get", slow)
+    result = clocs.pretrain("cmsc-synthetic", [f"store={store}", f"runs={tmp_path}", "max_steps=2", "max_epochs=2"])
+    lines = timings(Path(result["run"]))
+    assert all(0 < line["waiting"] < line["seconds"] for line in lines)
+    assert sum(line["waiting"] for line in lines) >= 2 * 0.02
 
 
 def test_without_labels_there_is_neither(store: Path, tmp_path: Path) -> None:

@@ -73,8 +73,12 @@ class Options(BaseModel):
         """True if recordings and patients are stored under pseudonyms, never beside original names."""
         return False
 
-    def unused_input_warning(self, patients: Container[str]) -> str:
-        """Return a warning about input that matches none of the stored patients; empty if all input is used."""
+    def unused_input_warning(self, patients: Callable[[], Container[str]]) -> str:
+        """Return a warning about input that matches none of the stored patients; empty if all input is used.
+
+        Args:
+            patients: Function that reads the ids of the stored patients, which takes long for a large store.
+        """
         return ""
 
     def recording_options(self) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -126,9 +126,11 @@ class FolderOptions(Options):
             return {"table": self.table.name if self.table else None}
         return self._fingerprints() | {"keep": sorted(self.keep)}
 
-    def unused_input_warning(self, patients: Container[str]) -> str:
+    def unused_input_warning(self, patients: Callable[[], Container[str]]) -> str:
         """Return a warning if no row of the patient table matches a stored patient."""
-        if not self.patients or not self.key or not has_no_known_patient(self.patients, read_key(self.key), patients):
+        if not self.patients or not self.key:
+            return ""
+        if not has_no_known_patient(self.patients, read_key(self.key), patients()):
             return ""
         return f"table {self.patients.name}: no row matches a stored patient. Spell the ids as in the files."
 

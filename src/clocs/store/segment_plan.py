@@ -82,8 +82,14 @@ def repeated_record_ids(folder: Path, segments: Sequence[SegmentInfo], known: Co
         own = segment.id_hashes
         repeated.update(_repeated(segment, own[1:][np.diff(own) == 0]))
         for other in (*opened[:number], *(each for each in opened[number + 1 :] if each.info in known)):
-            repeated.update(_repeated(segment, np.intersect1d(own, other.id_hashes), other))
+            repeated.update(_repeated(segment, _common(own, other.id_hashes), other))
     return sorted(repeated)
+
+
+def _common(one: Codes, other: Codes) -> Codes:
+    """Return the common values of two sorted arrays, by binary search of the shorter one in the longer one."""
+    few, many = sorted((one, other), key=len)
+    return few[np.searchsorted(many, few, "left") < np.searchsorted(many, few, "right")]
 
 
 def _repeated(segment: Segment, hashes: Codes, other: Segment | None = None) -> list[str]:

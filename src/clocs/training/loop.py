@@ -130,11 +130,13 @@ class Loop:
 
     def epoch_steps(self, progress: Progress | None) -> None:
         """Run the remaining steps of the epoch."""
-        state, start, processor_start, frames = self.state, time.perf_counter(), time.process_time(), 0
+        state, start, processor_start, frames, waiting = self.state, time.perf_counter(), time.process_time(), 0, 0.0
         epoch, per_epoch = state.epoch, self.data.sampler.steps
         with self._prepared(epoch) as batches:
             while state.in_epoch < per_epoch and not self._out_of_steps():
-                items, batch = self.data.sampler.batch(epoch, state.in_epoch), batches.get(state.in_epoch)
+                items, asked = self.data.sampler.batch(epoch, state.in_epoch), time.perf_counter()
+                batch = batches.get(state.in_epoch)
+                waiting += time.perf_counter() - asked
                 loss = check_finite(self.step(batch), epoch)
                 state.step, state.in_epoch, state.loss_sum = state.step + 1, state.in_epoch + 1, state.loss_sum + loss
                 frames += batch["views"].shape[1] * len(items)
@@ -153,7 +155,7 @@ class Loop:
                     progress({**line, **rates, "in_epoch": state.in_epoch, "per_epoch": per_epoch})
         if self.is_rank_zero and frames:
             spent = {"seconds": time.perf_counter() - start, "processor": time.process_time() - processor_start}
-            self.run.timing.append(step=state.step, frames=frames, **spent)
+            self.run.timing.append(step=state.step, frames=frames, **spent, waiting=waiting)
 
     def _prepared(self, epoch: int) -> AbstractContextManager[Prefetcher[Batch]]:
         """Prepare the batches of an epoch, in the processes of the run or in a thread."""

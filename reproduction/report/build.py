@@ -9,12 +9,13 @@ from pathlib import Path
 from clocs.core.errors import ConfigError
 from clocs.core.storage.files import write_bytes
 from clocs.evaluation.benchmark import page as benchmark
+from reproduction.report.benchmark_figures import benchmark_figures
 from reproduction.report.beyond_page import beyond_page
 from reproduction.report.encoders_page import encoders_page
 from reproduction.report.estimates import Estimates
 from reproduction.report.gallery import Gallery
 from reproduction.report.marked_blocks import fill
-from reproduction.report.rendering import markdown
+from reproduction.report.rendering import block_markdown, markdown
 from reproduction.report.reproduction_page import reproduction_page
 from reproduction.report.results import Results
 from reproduction.report.search_page import search_page
@@ -41,7 +42,10 @@ def make_report(results: Path, out: Path, pages: Sequence[Path] = ()) -> tuple[P
     )
     texts = {out / f"{page.name}.md": markdown(page) for page in made}
     if (rows := results / benchmark.RESULTS).exists():
-        texts[out / benchmark.PAGE] = benchmark.make_page(json.loads(_read(rows))["rows"])
+        measured = json.loads(_read(rows))["rows"]
+        figures = map(block_markdown, gallery.pictures(benchmark_figures(measured)))
+        introduction = "\n".join([benchmark.INTRODUCTION, *(f"{text}\n" for text in figures)])
+        texts[out / benchmark.PAGE] = benchmark.make_page(measured, introduction)
     for path, text in marked.items():
         texts[path] = fill(text, estimates, path.name)
     for path, text in texts.items():

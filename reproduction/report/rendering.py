@@ -11,7 +11,7 @@ NOTE: Final = "<!-- Made by `make report` from results/; do not edit. -->"
 
 def markdown(page: Page) -> str:
     """Return a page as Markdown."""
-    return "\n\n".join([NOTE, f"# {page.title}", *map(_block, page.blocks)]) + "\n"
+    return "\n\n".join([NOTE, f"# {page.title}", *map(block_markdown, page.blocks)]) + "\n"
 
 
 def markdown_table(table: Table) -> str:
@@ -20,7 +20,8 @@ def markdown_table(table: Table) -> str:
     return "\n".join("| " + " | ".join(_cell(text) for text in line) + " |" for line in lines)
 
 
-def _block(block: Block) -> str:
+def block_markdown(block: Block) -> str:
+    """Return a block as Markdown."""
     match block:
         case Table():
             return markdown_table(block)

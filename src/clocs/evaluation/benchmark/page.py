@@ -67,17 +67,18 @@ class _Line:
         return None if found is None else float(found)
 
 
-def make_page(rows: Sequence[dict[str, Any]]) -> str:
+def make_page(rows: Sequence[dict[str, Any]], introduction: str = INTRODUCTION) -> str:
     """Return the tables of a benchmark.
 
     Args:
         rows: Summaries of finished cells, see :func:`clocs.evaluation.benchmark.summary.summarize`.
+        introduction: Title and text before the sections.
 
     Returns:
         The page in Markdown, one section a store and task.
     """
     sources = published_sources(rows)
-    sections = [INTRODUCTION]
+    sections = [introduction]
     for key in dict.fromkeys(map(task_of, rows)):
         sections.append(_section([row for row in rows if task_of(row) == key], sources))
     sections += [published_models(rows, sources), _costs(rows)]

@@ -65,7 +65,7 @@ class Provenance:
 
 @dataclass(frozen=True, eq=False)
 class Recording:
-    """Samples of simultaneously recorded leads, as integers of the file, with metadata.
+    """Recording of simultaneous leads, as the integers of its file, with metadata.
 
     The physical value of a sample is ``(digital - baseline) / gain`` in ``unit``. Because the integers are kept, a
     store returns exactly the same recording.

@@ -56,7 +56,7 @@ def download(
     Args:
         dataset: A dataset or its name.
         folder: Folder of the files.
-        mirror: Scheme and host that replace those of the publisher, such as ``https://mirror.example.org``. The
+        mirror: Scheme and host to use instead of the publisher's, such as ``https://mirror.example.org``. The
             checksums stay the publisher's.
         progress: Called with the bytes received, the size of the file (0 if unknown) and a label of the file.
 

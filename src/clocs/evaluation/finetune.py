@@ -62,10 +62,11 @@ def finetune(
     runs: str | os.PathLike[str] = "runs",
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Train an encoder and a linear classifier with a part of the labels, and score the test part.
+    """Train an encoder and a linear classifier on a fraction of the labels, and score the test part.
 
-    All weights are trained (table 2 and section 6.3 of the paper). The training is a run of its own. It continues
-    after a kill, and its metrics include the validation AUC of each epoch. A saved result is not computed again.
+    All weights are trained (table 2 and section 6.3 of the paper). The training is saved as a run. The same call
+    continues it after an interruption, and its metrics include the validation AUC of each epoch. A saved result is
+    returned without computing it again.
 
     Args:
         checkpoint: Folder of a run or of an encoder, name of a shipped encoder, or ``random`` to train from scratch.

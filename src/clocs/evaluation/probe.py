@@ -85,7 +85,7 @@ def probe(
     """Fit a linear classifier on an encoder's embeddings, and score it on the test part.
 
     The encoder is frozen. By default whole recordings are classified; ``representation="frames"`` is the protocol of
-    the paper (table 1 and section 6.2). A saved result is not computed again.
+    the paper (table 1 and section 6.2). A saved result is returned without computing it again.
 
     Args:
         checkpoint: Folder of a run or of an encoder, name of a shipped encoder, or ``random`` for random weights.

@@ -118,7 +118,7 @@ def write(
         overwrite: Replace existing files.
 
     Returns:
-        The paths of the written files, and notes on information that the format could not keep.
+        The paths of the written files, and notes that list the information that the format cannot store.
 
     Raises:
         ConfigError: If the format is unknown, the path is a folder, or a file exists and ``overwrite`` is false.

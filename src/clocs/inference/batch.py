@@ -86,14 +86,14 @@ def classify_all(
 ) -> ClassifiedTable:
     """Measure and classify every recording of a folder or a store, and write one table.
 
-    Every recording has a row: with classes, or with the reason why they are withheld or the file cannot be read. An
-    interrupted call continues where it stopped.
+    Every recording has a row. The row has its classes, or the reason why there are none: they are withheld, or the file
+    cannot be read. Call it again to continue an interrupted call.
 
     Args:
         source: A store, or a folder or zip archive of ECG files.
         out: Table to write: .csv, .parquet or .arrow.
         encoder: An encoder, or the name or folder of one. Default: the one that comes with the package.
-        classifier: Name of a classifier. None: for each recording the first that fits its leads.
+        classifier: Name of a classifier. None: the first classifier that fits the leads of each recording.
         key: Key file of pseudonyms. With it, rows are named by pseudonyms instead of relative paths or record ids.
         device: Torch device, used if the encoder is given by name or folder. Default: ONNX Runtime.
         engine: Engine that runs the tasks. Default: this process, or worker processes if ``workers`` is above 1.

@@ -282,7 +282,7 @@ def load_encoder(
 ) -> PretrainedEncoder:
     """Load a trained encoder with its classifiers.
 
-    ONNX Runtime runs the encoder on the CPU, without torch. Torch runs encoders that have no ONNX file.
+    By default, ONNX Runtime runs the encoder on the CPU, without torch. An encoder without an ONNX file needs torch.
 
     Args:
         name_or_folder: Name of an encoder that comes with the package, or folder of a run or of an encoder, on disk or

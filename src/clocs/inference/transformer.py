@@ -26,14 +26,14 @@ class EcgEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Embed ECGs as a step of a scikit-learn pipeline.
 
     The embedding of an ECG is the mean over its leads and frames. The encoder is frozen: ``fit`` learns nothing.
-    Corrections are silent; the notes of ``load_encoder(...).embed`` list them.
+    Inputs are corrected without a message. To see the corrections, read the notes of ``load_encoder(...).embed``.
 
     Args:
         encoder: Name of an encoder that comes with the package, or folder of a run or of an encoder.
         sampling_rate: Sampling rate of ECGs that are arrays, in Hz.
         leads: Lead names of ECGs that are arrays, one for each row.
         unit: Unit of ECGs that are arrays: mV, uV or V.
-        any_lead: Embed also leads that the encoder was not trained on.
+        any_lead: True to also embed leads that the encoder was not trained on.
 
     Example:
         >>> ecgs = np.random.default_rng(0).normal(size=(3, 2, 5000))

@@ -78,8 +78,8 @@ def measure(
 
     Args:
         recording: A recording, or a signal in mV of shape (leads, samples) or (samples,). At least 5 s are useful.
-        sampling_rate: Sampling rate of a signal in Hz. Below 100 Hz, there are no values.
-        leads: Names of the leads of a signal. Without names, there are no axes.
+        sampling_rate: Sampling rate of a signal in Hz. Below 100 Hz, nothing is measured.
+        leads: Names of the leads of a signal. Without names, axes are not measured.
 
     Returns:
         Measurements. A value that cannot be measured is None and has a reason.

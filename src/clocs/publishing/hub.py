@@ -34,7 +34,7 @@ def from_pretrained(
     """Load a trained encoder from the Hugging Face Hub, or from a folder.
 
     Only the files of an encoder are downloaded, and none of them can run code. ``config.json`` contains the hashes of
-    the weights and of the network. Files that were downloaded before are not downloaded again.
+    the weights and of the network. Files in the cache are not downloaded again.
 
     Args:
         name: Repository, such as ``organization/encoder``; folder; or name of a shipped encoder. A folder or a shipped

@@ -59,8 +59,8 @@ def publish(
 
     The folder can be passed to :func:`clocs.load_encoder` and uploaded to a model hub. A classifier has linear weights
     for each set of leads that the recordings have: all twelve, the six limb leads, I and II. They are fitted on all
-    training labels, and regularized and calibrated on validation patients. Where classes exclude each other, one half
-    of the validation patients calibrates nothing but prediction sets. The card reports metrics of each set and a
+    training labels, and regularized and calibrated on validation patients. If classes exclude each other, one half
+    of the validation patients is used only to calibrate prediction sets. The card reports metrics of each set and a
     privacy audit of the test patients.
 
     Args:

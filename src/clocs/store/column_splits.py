@@ -54,8 +54,8 @@ def split_by(
 ) -> Split:
     """Split the recordings of a store by the values of a column, and save the split.
 
-    The column may be a published fold, or ``record_id`` or ``patient_id`` for lists. Recordings with other values are
-    unused. A split that leaks is rejected and not saved.
+    The column may hold published folds. For lists of recordings or patients, it is ``record_id`` or ``patient_id``.
+    Recordings with other values are unused. A split that leaks is rejected and not saved.
 
     Args:
         store: A store or its folder.
@@ -64,8 +64,8 @@ def split_by(
         validation: Value or values of the validation part; empty for no such part.
         test: Value or values of the test part; empty for no such part.
         name: Name of the split. An existing split with this name must be equal.
-        allow_duplicates: True to allow identical signals of different patients in different parts, where a published
-            protocol must be followed as it is. The split records it, and how many recordings are concerned.
+        allow_duplicates: True to allow identical signals of different patients in different parts, to
+            follow a published protocol. The split records this, and the number of recordings with such a signal.
 
     Returns:
         The saved split.

@@ -121,7 +121,7 @@ def convert(
         source: An ECG file, a folder or zip of ECG files, or a store.
         target: File to write, folder of the files, or a ``.parquet`` file for all recordings.
         to: Name of the format; by default that of the target's extension.
-        derived: True to write the leads that follow from I and II, too.
+        derived: True to also write the leads that are derived from I and II.
         patient_ids: True to write patient ids.
         fill_missing: True to write missing samples as 0 if the format cannot mark them.
         overwrite: True to replace existing files.

@@ -66,15 +66,16 @@ def deidentify(
 ) -> DeidentificationResult:
     """De-identify an archive or a store into a new store.
 
-    Ids become keyed hashes, ages over 90 are pooled, and typed text is removed. Stated measurements stay. The
-    quarantine list and the splits of a store are not copied. Check the result by :func:`clocs.scan_identities`.
+    Ids are replaced by keyed hashes, ages over 90 are pooled, and typed text is removed. Measurements that a file
+    states are kept. The quarantine list and the splits of a store are not copied. Check the result with
+    :func:`clocs.scan_identities`.
 
     Args:
         source: An archive (folder or zip of ECG files) or a store.
         folder: Folder of the new store.
         key: Key file, made by :func:`clocs.make_key`. It must be outside of both folders.
-        keep: Typed fields that stay: ``labels``, ``notes``, ``leads``, ``site``, ``extra``. Extra columns of a store
-            that may identify a person are removed nevertheless.
+        keep: Typed fields to keep: ``labels``, ``notes``, ``leads``, ``site``, ``extra``. Extra columns of a store
+            that may identify a person are always removed.
         workers: Number of parallel workers.
         progress: Called with the recordings done and the quarantined recordings.
 

@@ -64,7 +64,7 @@ def scan_identities(
 ) -> IdentityScan:
     """Search a store for names, dates and numbers that may identify a person.
 
-    Every text in the store is compared with patterns. With an archive, every byte of the store is also compared with
+    Every text in the store is searched for such patterns. With an archive, every byte of the store is also searched for
     the identities in the archive's files.
 
     Args:

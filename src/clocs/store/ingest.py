@@ -40,8 +40,8 @@ def ingest(
         engine: How recordings are distributed; by default ``processes`` with several workers, otherwise ``serial``.
         workers: Number of parallel workers.
         progress: Called with the recordings done and the quarantined recordings.
-        append: True to keep all recordings of the newest version, and to add those of the source. The cost is that of
-            the added files. By default, the new version has the recordings of the source alone.
+        append: True to keep all recordings of the newest version and add those of the source. Only files of the source
+            are read. By default, the new version has only the recordings of the source.
         measure: True to measure each recording and to keep the values as extra columns, such as
             ``measured_heart_rate`` and ``measured_paced``, see :func:`clocs.measure`.
 

@@ -30,16 +30,17 @@ _FOLDERS: Final = (SHARDS, METADATA, TASK_RECORDS, SPLITS, FRAMES)
 def prune(
     folder: str | os.PathLike[str], keep: int = 1, grace: timedelta = GRACE, *, dry_run: bool = True
 ) -> PruneResult:
-    """Delete older versions of a store, and whatever no remaining version names.
+    """Delete older versions of a store, and all files that no remaining version refers to.
 
     These are shards, checksums, segments, quarantine lists, task records, splits and frame caches, and remains of
-    killed writes. Other files are not touched. A version stays as long as the next one is younger than the grace
-    period, because a reader may have opened it. A file that is younger stays, because a writer may need it.
+    killed writes. Other files are not touched. A version is kept while the next version is younger than the
+    grace period, because a reader may have opened it. Files younger than this period are kept as well, because a writer
+    may need them.
 
     Args:
         folder: Folder of the store.
         keep: Number of newest versions to keep, at least 1.
-        grace: Time for which readers and writers are safe. Choose it longer than the longest run.
+        grace: Period in which no file of a reader or writer is deleted. Choose it longer than the longest run.
         dry_run: List the files without deleting them.
 
     Returns:

@@ -68,8 +68,8 @@ def make_split(
 ) -> Split:
     """Split the patients of a store at random into train, validation and test parts, and save the split.
 
-    All recordings of a patient are in one part. Patients with identical signals stay together. A part without patients
-    gives a warning.
+    All recordings of a patient are in one part. Patients with identical signals are in the same part. If a part has no
+    patients, a warning says so.
 
     Args:
         store: A store or its folder.
@@ -284,7 +284,7 @@ def check_leaks(store: StoreLike, split: Split, *, allow_duplicates: bool = Fals
 
     Raises:
         LeakError: A patient or signal is in two parts. The message names both recordings.
-        StoreError: The split is of another store.
+        StoreError: The split belongs to another store.
 
     Example:
         >>> store = clocs.ingest("synthetic", None, "store", options={"num_records": 20})

@@ -20,8 +20,8 @@ from clocs.store.splits import Split, load_split
 class Store(StoreReader):
     """Recordings in a folder of Arrow files, indexed from 0.
 
-    A store is immutable: an ingest adds a version. Bytes are compared with their checksums on first use, and damage
-    raises ``IntegrityError``.
+    A version of a store never changes: an ingest adds a version. Bytes are compared with their checksums on first use,
+    and damage raises ``IntegrityError``.
 
     Args:
         folder: Folder of the store.

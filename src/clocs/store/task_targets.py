@@ -56,7 +56,7 @@ def task_targets(store: StoreLike, task: str | Task) -> TaskTargets:
         task: Name of a task of the store, or a task.
 
     Returns:
-        The recordings that take part, with their classes or numbers.
+        The classes or numbers of all recordings, and a mask of the recordings that belong to the task.
 
     Raises:
         ConfigError: The store has no such task or column, or a class or number does not fit the column's type.

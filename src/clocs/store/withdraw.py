@@ -67,7 +67,7 @@ def withdraw(
         allow_unknown: Keep ids that the store does not have out of later ingests, instead of raising an error.
 
     Returns:
-        The new version, counts, and what still holds the patients.
+        The new version, counts, and the versions, splits and caches that still hold the patients.
 
     Raises:
         ConfigError: An id is unknown, or the key is missing or wrong. Then nothing is changed.

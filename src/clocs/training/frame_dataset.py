@@ -31,9 +31,9 @@ class FrameDataset(Dataset[dict[str, Tensor]]):
     An item is a frame of one lead (C = 1) or, with ``all_leads``, of several leads. Nothing is drawn at random:
     shuffle with a sampler, and augment the batch. A batch is one vectorized gather from memory-mapped files.
 
-    The dataset pickles as folder, version, policy and recordings, so that ``DataLoader`` workers work under fork and
-    under spawn. Datasets of several stores can be joined with ``torch.utils.data.ConcatDataset``: patients of
-    different stores never share a number.
+    Pickling keeps only the folder, version, policy and recordings, so ``DataLoader`` workers may be forked or spawned.
+    Datasets of several stores can be joined with ``torch.utils.data.ConcatDataset``: patients of different stores never
+    share a number.
 
     Args:
         store: Open store, or its folder.
@@ -49,7 +49,7 @@ class FrameDataset(Dataset[dict[str, Tensor]]):
         sampling_rate: Hz of all frames; recordings at another rate are resampled when a batch is made. Default: the
             rate of the store, if it has one.
         views: Adjacent segments of a frame, V.
-        all_leads: Whether an item holds all leads. Default: True where ``leads`` names some.
+        all_leads: Whether an item holds all leads. Default: True if ``leads`` names leads.
         normalization: ``none``, ``minmax`` or ``typical``, see ``FramePolicy``. Default: ``none``.
         normalization_scope: Values that are normalized together: those of a ``lead`` (default) or of a ``frame``.
         allow_missing_leads: Whether frames may lack leads, which are then zero, and false in the mask. By default such

@@ -73,8 +73,8 @@ def pretrain(
 ) -> dict[str, Any]:
     """Pre-train an encoder.
 
-    The result of a finished run is read again. After an interruption, the same call continues from the newest undamaged
-    checkpoint, and all results are the same to the bit.
+    If the run is already finished, its result is returned. After an interruption, the same call continues from the
+    newest undamaged checkpoint, and gives bit for bit the results of an uninterrupted run.
 
     Args:
         config: Name of a ready config (``cmsc-chapman``), a YAML file, or a mapping; see

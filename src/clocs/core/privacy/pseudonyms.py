@@ -90,7 +90,7 @@ def is_unknown_patient(patient_id: str) -> bool:
 def make_key(file: str | os.PathLike[str]) -> PatientKey:
     """Create a key for pseudonyms in a new file that only its owner can read.
 
-    Keep the file: de-identified stores need the same key to give the same patient the same pseudonym.
+    Keep the file. A patient has the same pseudonym in two stores only if both were made with the same key.
 
     Args:
         file: File of the key. Missing folders are created. An existing file is never overwritten.

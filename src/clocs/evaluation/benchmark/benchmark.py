@@ -61,10 +61,10 @@ def benchmark(
 ) -> BenchmarkResult:
     """Evaluate encoders and untrained controls on tasks, and write one page.
 
-    Each encoder is followed by its own network without training, and every table has a row of random convolution
-    kernels. Finished cells are kept in ``out``, so that the same call continues after a kill, and another encoder adds
-    only its own cells. ``benchmark.json`` keeps the cells of earlier calls, unless the store or split of their task has
-    changed. Encoders that have seen test recordings are rejected.
+    The controls are each encoder's own network without training, and random convolution kernels. Finished cells are
+    kept in ``out``. The same call therefore continues after an interruption, and a call with another encoder computes
+    only the cells of that encoder. ``benchmark.json`` keeps the cells of earlier calls, unless the store or split of
+    their task has changed. Encoders that have seen test recordings are rejected.
 
     Args:
         encoders: Names of shipped encoders, folders of encoders or runs, ``scratch:NETWORK`` for a registered encoder

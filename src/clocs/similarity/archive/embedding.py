@@ -54,9 +54,9 @@ def embed_store(
 ) -> Archive:
     """Embed every recording of a store into an archive.
 
-    Every recording is either embedded or listed as refused, with a reason, or counted as withdrawn. An interrupted call
-    continues where it stopped. A repeated call does nothing. After the store has changed, a call adds a version of the
-    archive and embeds the recordings of new shards.
+    Every recording is embedded, listed as refused with a reason, or counted as withdrawn. Call it again to continue an
+    interrupted call. If the store has not changed, a repeated call does nothing. If it has, the call adds a version of
+    the archive and embeds the recordings of new shards.
 
     Args:
         encoder: An encoder, or the name or folder of one. Worker processes load it again from its folder.

@@ -19,15 +19,15 @@ from clocs.store.task_records import TASK_RECORDS
 def prune_embeddings(
     folder: str | os.PathLike[str], keep: int = 1, grace: timedelta = GRACE, *, dry_run: bool = True
 ) -> PruneResult:
-    """Delete older versions of an archive, and whatever no remaining version names.
+    """Delete older versions of an archive, and all files that no remaining version refers to.
 
     These are shards, lists of refused recordings, task records, and remains of killed writes. Other files are not
-    touched. Versions and files that running programs may use stay for a grace period.
+    touched. Versions and files that running programs may use are kept for a grace period.
 
     Args:
         folder: Folder of the archive.
         keep: Number of newest versions to keep, at least 1.
-        grace: Time for which readers and writers are safe.
+        grace: Period in which no file of a reader or writer is deleted.
         dry_run: List the files without deleting them.
 
     Returns:

@@ -64,7 +64,7 @@ def withdraw_embeddings(
         allow_unknown: Keep ids that the archive does not have out of later versions, instead of raising an error.
 
     Returns:
-        The new version, counts, and the older versions that hold the patients.
+        The new version, counts, and the older versions that still hold data of the patients.
 
     Raises:
         ConfigError: An id is unknown, or the key is missing or wrong. Then nothing is changed.

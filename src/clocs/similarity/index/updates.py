@@ -50,8 +50,8 @@ Folder = str | os.PathLike[str]
 def build_index(archive: Archive | Folder, folder: Folder, kind: str = "exact") -> None:
     """Build an index of the patients of an archive.
 
-    A patient is represented by the mean of the unit vectors of all recordings, scaled to unit length. A repeated call
-    does nothing.
+    The vectors of a patient's recordings are scaled to unit length and averaged, and the mean is scaled to unit length
+    again. A repeated call does nothing.
 
     Args:
         archive: An archive of embeddings, or its folder.

@@ -107,13 +107,13 @@ def growth_table(results: dict[str, Any]) -> str:
     """Return the table of the page: one row an operation, one column a size."""
 
     def cell(one: dict[str, float]) -> str:
+        spent = one["processor_seconds"]
+        time = f"{spent:.2f} s" if spent >= 0.1 else f"{1000 * spent:.0f} ms"
+        if not one["requests"]:
+            return f"none, {time}"
         num_bytes = one["read"] + one["written"]
         size = f"{num_bytes / 1e6:.1f} MB" if num_bytes >= 5e4 else f"{num_bytes / 1e3:.0f} kB"
-        return (
-            f"{one['requests']}, {size}, {one['processor_seconds']:.2f} s"
-            if one["requests"]
-            else (f"none, {one['processor_seconds']:.2f} s")
-        )
+        return f"{one['requests']}, {size}, {time}"
 
     titles = ["operation", *(f"{int(size):,} recordings" for size in results)]
     return table(titles, [[name, *(cell(rows[name]) for rows in results.values())] for name in (*READING, *ADDING)])

@@ -33,6 +33,7 @@ from clocs.store.shard import HASH_BYTES, SHARDS
 PER_SHARD = 512
 SHARDS_PER_SEGMENT = 2048
 SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
+NUM_ADDED = 100
 OPERATIONS = {
     "open": "pass",
     "look-up by id": "store.index_of(f'r{len(store) // 3:09d}')",
@@ -41,10 +42,8 @@ OPERATIONS = {
     "leak check": "store.split()",
     "epoch start": "clocs.FrameDataset(store, policy='evaluation', split='default', part='train').patients([0])",
     "first batch": "store.frames().gather(np.random.default_rng(0).integers(0, len(store), 256))",
-    "add 100 recordings": "clocs.Store.from_arrays(folder, random.normal(size=(100, 1, 5000)), sampling_rate=500, "
-    "leads=['II'], table={'record_id': [f'new{number}' for number in range(100)]}, append=True)",
+    f"add {NUM_ADDED} files": "clocs.ingest('folder', archive, folder, append=True)",
 }
-NUM_ADDED = 100
 FOLDER_SIZES = (1_000, 10_000, 100_000)
 INGEST = "clocs.ingest('folder', sys.argv[1], sys.argv[2])"
 MEASURED = r"""
@@ -60,8 +59,7 @@ SCRIPT = r"""
 import json, re, sys, time
 from pathlib import Path
 import numpy as np, clocs
-*folders, work = sys.argv[1:]
-random = np.random.default_rng(0)
+archive, *folders, work = sys.argv[1:]
 for folder in folders:  # the first is small: it pays for imports
     before = time.perf_counter()
     store = clocs.open_store(folder)
@@ -166,11 +164,12 @@ def main() -> None:
     print(f"| recordings | {' | '.join(OPERATIONS)} |\n|---|{'---|' * len(OPERATIONS)}")
     for size in sizes:
         with scratch() as folder:
+            write_records_of_one_lead(folder / "archive", 0, NUM_ADDED)
             write_linked_store(folder / "small", PER_SHARD)
             write_linked_store(folder / "store", size)
             cells = []
             for work in OPERATIONS.values():
-                spent, memory = in_child(SCRIPT, folder / "small", folder / "store", work)
+                spent, memory = in_child(SCRIPT, folder / "archive", folder / "small", folder / "store", work)
                 cells.append(f"{spent:.3f} s, {memory:.2f} GB")
             print(f"| {size:,} | {' | '.join(cells)} |", flush=True)
 

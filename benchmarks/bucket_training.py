@@ -37,7 +37,7 @@ from tests.object_server import BUCKET, ObjectServer, disk_use
 RESULTS, PAGE = ROOT / "results" / "bucket-training.json", ROOT / "docs" / "how-to" / "object-stores.md"
 SHARDS, EPOCHS, RANKS, REPEATS = 100, 2, (1, 2, 4), 3
 SETTINGS = (
-    *("shuffle=blocks", "shuffle_window=1", "batch_size=64", f"max_epochs={EPOCHS}", "onnx=false"),
+    *("shuffle=blocks", "shuffle_window=1", f"max_epochs={EPOCHS}", "onnx=false"),
     "checkpoint_every=1000",
 )
 
@@ -53,7 +53,14 @@ def train_as_rank(store: str, runs: Path, ranks: int, lanes: int) -> None:
 
     found = clocs.pretrain(
         "cmsc-synthetic",
-        [f"store={store}", f"runs={runs}", f"devices={ranks}", f"shuffle_lanes={lanes}", *SETTINGS],
+        [
+            f"store={store}",
+            f"runs={runs}",
+            f"devices={ranks}",
+            f"shuffle_lanes={lanes}",
+            f"batch_size={8 * lanes}",
+            *SETTINGS,
+        ],
         progress=progress,
     )
     since = {**counts(), "disk": max(used), "run": found["run"]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import socket
@@ -114,7 +115,10 @@ class ObjectServer:
 def disk_use() -> int:
     """Return the bytes of all copies of shards, and of deleted ones that this process maps."""
     folder = cache_folder() / "shards" / "files"
-    present = sum(path.stat().st_size for path in folder.iterdir()) if folder.exists() else 0
+    present = 0
+    for path in folder.iterdir() if folder.exists() else ():
+        with contextlib.suppress(FileNotFoundError):  # another thread deletes copies
+            present += path.stat().st_size
     lines = [line for line in Path("/proc/self/maps").read_text().splitlines() if str(folder) in line]
     deleted = [line.split()[0].split("-") for line in lines if line.endswith("(deleted)")]
     return present + sum(int(end, 16) - int(begin, 16) for begin, end in deleted)

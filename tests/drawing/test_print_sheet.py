@@ -35,7 +35,7 @@ def make(leads: tuple[str, ...] = ("II",), seconds: float = 10.0) -> Recording:
 
 def streams(pdf: bytes) -> list[bytes]:
     """Return the decompressed content of the pages of a PDF, without the glyphs, which set their width by ``d1``."""
-    compressed = re.findall(rb"/FlateDecode.*?stream\r?\n(.*?)\r?\nendstream", pdf, re.DOTALL)
+    compressed = re.findall(rb"/FlateDecode.*?stream\n(.*?)\nendstream", pdf, re.DOTALL)
     return [content for content in map(zlib.decompress, compressed) if b" d1\n" not in content]
 
 

@@ -78,4 +78,5 @@ def _intervals(cell: Row) -> dict[float, Row]:
 def _sweep(intervals: Iterable[Row | None]) -> Sweep:
     none = dict.fromkeys(("value", "low", "high"), np.nan)
     found = [each or none for each in intervals]
-    return Sweep(*(np.array([each[key] for each in found], float) for key in ("value", "low", "high")))
+    value, low, high = (np.array([each[key] for each in found], float) for key in ("value", "low", "high"))
+    return Sweep(value, low, high)

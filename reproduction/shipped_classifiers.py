@@ -21,9 +21,14 @@ class FittedOn:
     """Datasets of the classifiers, the one that the encoder prefers first."""
     leads: tuple[str, ...] = ()
     """Leads; empty: all that most recordings have."""
+    tasks: tuple[str, ...] = ()
+    """Tasks, the one that the encoder prefers first; empty: the classes of each dataset."""
 
 
 SHIPPED_CLASSIFIERS: Final = {
+    "clocs-base": FittedOn(
+        ("ptbxl", "physionet2020", "chapman"), tasks=("super", "rhythm", "sub", "cpsc2018", "chapman-groups")
+    ),
     "clocs-small": FittedOn(("physionet2020", "chapman", "physionet2017")),
     "cmsc-chapman": FittedOn(("chapman",), ("I", "II")),
 }
@@ -51,7 +56,7 @@ def fit_shipped_classifiers(name: str, stores: Path, cache: Path | None = None) 
     first, *others = (stores / dataset for dataset in fitted_on.datasets)
     with tempfile.TemporaryDirectory() as temporary:
         made = Path(temporary) / name
-        publish(name, first, made, name, extra_stores=others, leads=fitted_on.leads, cache=cache)
+        publish(name, first, made, name, extra_stores=others, tasks=fitted_on.tasks, leads=fitted_on.leads, cache=cache)
         shutil.rmtree(folder)
         shutil.copytree(made, folder)
     return folder

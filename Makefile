@@ -66,7 +66,7 @@ status:  ## show which cells of the reproduction are done, and what the others c
 	$(PYTHON) -m reproduction status $(ARGS)
 
 report:  ## make docs/results, and the numbers in other pages, from results/
-	$(PYTHON) -m reproduction report README.md docs/reference/evaluation.md docs/background/patient-map.md docs/reference/pretraining.md docs/background/privacy-audit.md
+	$(PYTHON) -m reproduction report README.md docs/how-to/using-encoders.md docs/reference/evaluation.md docs/background/patient-map.md docs/reference/pretraining.md docs/background/privacy-audit.md
 
 docs:  ## build the documentation into docs/_build/html; a warning is an error
 	rm -rf docs/reference/api

@@ -13,6 +13,7 @@ from typing import Final
 from clocs.core.errors import ConfigError
 from reproduction.paper_numbers import SOURCES
 from reproduction.report.benchmark_summary import benchmark_text
+from reproduction.report.classifiers_table import classifiers_table
 from reproduction.report.encoders_page import (
     audit_table,
     audit_text,
@@ -81,6 +82,7 @@ BLOCKS: Final[dict[str, Callable[[Estimates], str]]] = {
     "benchmark": lambda estimates: benchmark_text(estimates.results),
     "table1-chapman": lambda estimates: markdown_table(table1(estimates, "chapman", "frame")),
     "learning": _learning,
+    "classifiers": lambda estimates: markdown_table(classifiers_table()),
     "encoders-linear": _complete(linear_table),
     **{f"neighbours-{dataset}": _text_and_table(neighbours_text, neighbours_table, dataset) for dataset in SOURCES},
     "neighbours-classes": _complete(classes_table),

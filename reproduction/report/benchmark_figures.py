@@ -62,7 +62,7 @@ def _figure(
 ) -> tuple[str, Any, str]:
     dataset, task = key[:2]
     title = f"{TITLES.get(dataset, dataset)}: {task}"
-    figure = draw_sweep(lines, settings, label, f"{title}, AUC per recording")
+    figure = draw_sweep(dict(sorted(lines.items())), settings, label, title)  # an encoder has the same color everywhere
     return f"figure-{kind}-{dataset}-{task}", figure, f"{title}, test AUC by {label}"
 
 

@@ -24,7 +24,9 @@ from clocs.core.stated_measurements import StatedMeasurements
 from clocs.datasets import DATASETS, Entry
 from clocs.datasets.dataset import Options
 from clocs.inference import pretrained
+from clocs.inference.preparation import PreparedFrames
 from clocs.inference.pretrained import PretrainedEncoder, load_encoder
+from clocs.inference.recordings import as_recording
 from clocs.inference.reliability import ReliabilityBin
 from clocs.inference.results import ClassProbability
 from clocs.signals.framing import FramePolicy
@@ -261,6 +263,30 @@ def test_one_of_several_classifiers_is_chosen_by_its_name(shipped: Path, origina
         encoder.classify(file, classifier="lion")
 
 
+def test_classifiers_side_by_side_share_the_embeddings(
+    shipped: Path, originals: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recording = as_recording(originals / "chapman" / "ECGDataDenoised" / "MUSE_20180111_155115_19000.csv")
+    about = unseal((shipped / "config.json").read_bytes(), "")
+    for name, classes in (("another", 2), ("zebra", 1)):
+        make_classifier(about["weights_sha256"], classes=classes).save(shipped / "classifiers" / name)
+    (shipped / "config.json").write_bytes(seal({**about, "classifiers": ["zebra", "another", "mine"]}))
+    encoder = load_encoder(shipped)
+    alone = [encoder.classify(recording, classifier=name) for name in encoder.classifiers]
+    embedded: list[int] = []
+
+    def counted(prepared: PreparedFrames) -> Floats:
+        embedded.append(len(prepared.frames))
+        return PretrainedEncoder.embed_prepared(encoder, prepared)
+
+    monkeypatch.setattr(encoder, "embed_prepared", counted)
+    assert encoder.classify_side_by_side(recording, list(encoder.classifiers)) == tuple(alone)
+    assert len(embedded) == 1
+    assert encoder.classify_side_by_side(recording) == tuple(alone[:2]), "the first two"
+    with pytest.raises(ConfigError, match="no classifier 'lion'"):
+        encoder.classify_side_by_side(recording, ["mine", "lion"])
+
+
 @pytest.fixture(scope="module")
 def of_both(tmp_path_factory: pytest.TempPathFactory) -> PretrainedEncoder:
     """Of the four leads and of a single unnamed one, with a classifier (three classes, two) for each."""
@@ -319,6 +345,9 @@ def test_leads_of_no_set_are_rejected(of_both: PretrainedEncoder) -> None:
         of_both.classify(recording)
     with pytest.raises(LeadError, match="'single' needs lead ECG"):
         of_both.classify(make_recording(LEADS, num_samples=5000), classifier="single")
+    with pytest.raises(LeadError, match="has lead V5"):
+        of_both.classify_side_by_side(recording)
+    assert [found.classifier for found in of_both.classify_side_by_side(beating(("ECG",)))] == ["single"]
 
 
 def test_suspicious_electrodes_and_sampling_rates_are_noted(of_both: PretrainedEncoder) -> None:

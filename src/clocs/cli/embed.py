@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from clocs.inference.results import Classification, ClassProbability
 
 EncoderName = Annotated[str, typer.Option("--encoder", help="Use this encoder: a name or a folder.")]
-MOST_CLASSIFIERS: Final = 2
-"""Classifiers that classify a file unless some are named: findings and rhythm, for an encoder that has both."""
 AnyLead = Annotated[bool, typer.Option("--any-lead", help="Also use leads that the encoder was not trained on.")]
 
 
@@ -211,8 +209,7 @@ def _classify_file(file: Path, encoder: str, classifiers: list[str] | None, devi
     from clocs.inference.recordings import as_recording
 
     loaded, recording = load_encoder(encoder, device=device), as_recording(file)
-    names = classifiers or loaded.suitable_classifiers(recording)[:MOST_CLASSIFIERS] or (None,)
-    results = [loaded.classify(recording, classifier=name) for name in names]
+    results = loaded.classify_side_by_side(recording, classifiers or None)
     if as_json:
         found = [{**asdict(result), "set_statement": result.set_statement} for result in results]
         typer.echo(json.dumps({"file": str(file), "classifications": found}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -31,67 +32,97 @@ SET_NAMES: Final = dict(zip(LEAD_SETS, ("all twelve leads", "the six limb leads"
 """Names of common sets of leads for sentences."""
 
 
-def classify_recording(
-    recording: Recording,
-    expected: EncoderInput,
-    classifiers: Mapping[str, Classifier],
-    embed: Callable[[PreparedFrames], Floats],
-) -> Classification:
-    """Return the classes of a recording, or the reasons for which they are withheld.
-
-    The first classifier with a set of leads that the recording has is used, with its largest set of usable leads.
+class JudgedRecording:
+    """A recording whose signal is judged, and whose leads are embedded, once for all classifiers.
 
     Args:
         recording: The recording.
         expected: The encoder's input format.
-        classifiers: Classifiers by name, in order of preference.
         embed: Function that returns the embeddings (rows, E) of frames.
-
-    Raises:
-        LeadError: No classifier has a set of leads that the recording has.
-        SignalError: The recording is too short, or its length differs from its header.
-        UnitError: The recording has another unit.
     """
-    intended = next(largest_sets(recording.leads, classifiers), None)
-    if intended is None:
-        raise _no_lead_set(recording, classifiers)
-    check_unit(recording, expected)
-    check_length(recording, expected)
-    verdict = judge_signal(recording)
-    reasons, age_notes = judge_patient(recording)
-    notes = (*verdict.notes, *age_notes)
-    chosen = next(largest_sets(verdict.leads, classifiers), None) if verdict.leads else None
-    if verdict.leads and chosen is None:
-        reasons += (f"no classifier was validated on {format_leads(verdict.leads)} alone",)
-    if verdict.reasons or chosen is None:
-        return _withheld(intended[0], classifiers, verdict, (*verdict.reasons, *reasons), notes)
-    name, index = chosen
-    classifier = classifiers[name]
-    usable, leads = recording.select(verdict.leads), classifier.card.lead_sets[index].leads
-    try:
-        prepared = prepare(usable, expected, only_leads=leads, overlap=OVERLAP)
-    except SignalError as error:  # a lead is flat for a frame
-        return _withheld(name, classifiers, verdict, (*reasons, error.message), notes)
-    notes = (*prepared.notes, *notes, *warnings_for(recording))
-    num_frames = len(prepared.lead) // (1 if expected.all_leads else len(prepared.leads))
-    features = pool_recording_features(embed(prepared), num_frames)
-    reasons += judge_features(classifier, index, features, verdict.heart_rate)
-    if reasons:
-        return _withheld(name, classifiers, verdict, reasons, notes)
-    classes = classify_features(classifier, features, index)
-    if PACED in verdict.findings:
-        classes = tuple(item for item in classes if item.name in PACING_CLASSES)
-        reasons = () if classes else (PACED_REASON,)
-        notes = (*notes, PACED_REASON) if classes else notes
-        plausible = None
-    else:
-        plausible = prediction_set(classifier, features, index)
-    card, local = classifier.card, classifier.card.lead_sets[index].local
-    if local is not None:
-        notes = (*notes, local.note(item.name for item in card.classes))
-    return Classification(
-        name, prepared.leads, classes, card.multi_label, card.limitations, notes, verdict.findings, reasons, plausible
-    )
+
+    def __init__(self, recording: Recording, expected: EncoderInput, embed: Callable[[PreparedFrames], Floats]) -> None:
+        self.recording, self.expected, self._embed = recording, expected, embed
+        self._pooled: dict[tuple[str, ...], tuple[PreparedFrames, Floats]] = {}
+
+    @cached_property
+    def verdict(self) -> InputVerdict:
+        """What the signal lets a classifier say.
+
+        Raises:
+            SignalError: The recording is too short, or its length differs from its header.
+            UnitError: The recording has another unit.
+        """
+        check_unit(self.recording, self.expected)
+        check_length(self.recording, self.expected)
+        return judge_signal(self.recording)
+
+    def _features(self, leads: tuple[str, ...]) -> tuple[PreparedFrames, Floats]:
+        """Return the frames of these leads, and the features (D,) of the recording."""
+        if leads not in self._pooled:
+            usable = self.recording.select(self.verdict.leads)
+            prepared = prepare(usable, self.expected, only_leads=leads, overlap=OVERLAP)
+            num_frames = len(prepared.lead) // (1 if self.expected.all_leads else len(prepared.leads))
+            self._pooled[leads] = prepared, pool_recording_features(self._embed(prepared), num_frames)
+        return self._pooled[leads]
+
+    def classify(self, classifiers: Mapping[str, Classifier]) -> Classification:
+        """Return the classes of the recording, or the reasons for which they are withheld.
+
+        The first classifier with a set of leads that the recording has is used, with its largest set of usable leads.
+
+        Args:
+            classifiers: Classifiers by name, in order of preference.
+
+        Raises:
+            LeadError: No classifier has a set of leads that the recording has.
+            SignalError: The recording is too short, or its length differs from its header.
+            UnitError: The recording has another unit.
+        """
+        intended = next(largest_sets(self.recording.leads, classifiers), None)
+        if intended is None:
+            raise _no_lead_set(self.recording, classifiers)
+        verdict = self.verdict
+        reasons, age_notes = judge_patient(self.recording)
+        notes = (*verdict.notes, *age_notes)
+        chosen = next(largest_sets(verdict.leads, classifiers), None) if verdict.leads else None
+        if verdict.leads and chosen is None:
+            reasons += (f"no classifier was validated on {format_leads(verdict.leads)} alone",)
+        if verdict.reasons or chosen is None:
+            return _withheld(intended[0], classifiers, verdict, (*verdict.reasons, *reasons), notes)
+        name, index = chosen
+        classifier = classifiers[name]
+        lead_set = classifier.card.lead_sets[index]
+        try:
+            prepared, features = self._features(lead_set.leads)
+        except SignalError as error:  # a lead is flat for a frame
+            return _withheld(name, classifiers, verdict, (*reasons, error.message), notes)
+        notes = (*prepared.notes, *notes, *warnings_for(self.recording))
+        reasons += judge_features(classifier, index, features, verdict.heart_rate)
+        if reasons:
+            return _withheld(name, classifiers, verdict, reasons, notes)
+        classes = classify_features(classifier, features, index)
+        if PACED in verdict.findings:
+            classes = tuple(item for item in classes if item.name in PACING_CLASSES)
+            reasons = () if classes else (PACED_REASON,)
+            notes = (*notes, PACED_REASON) if classes else notes
+            plausible = None
+        else:
+            plausible = prediction_set(classifier, features, index)
+        card = classifier.card
+        if lead_set.local is not None:
+            notes = (*notes, lead_set.local.note(item.name for item in card.classes))
+        return Classification(
+            name,
+            prepared.leads,
+            classes,
+            card.multi_label,
+            card.limitations,
+            notes,
+            verdict.findings,
+            reasons,
+            plausible,
+        )
 
 
 def _withheld(

@@ -7,6 +7,7 @@ file.
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import platform
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ import numpy.typing as npt
 from clocs.core.errors import ConfigError, IntegrityError, StoreError
 from clocs.core.recording import Recording
 from clocs.core.storage.locations import ObjectPath, to_location
-from clocs.inference.classification import classify_recording, largest_sets
+from clocs.inference.classification import JudgedRecording, largest_sets
 from clocs.inference.classifier import FOLDER, Classifier, load_classifiers
 from clocs.inference.preparation import EncoderInput, PreparedFrames, prepare
 from clocs.inference.recordings import RecordingLike, as_recording
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 FORMAT: Final = "clocs-encoder-2"
 BATCH: Final = 256
 """Frames in a batch of inference."""
+SIDE_BY_SIDE: Final = 2
+"""Classifiers that are used side by side, unless some are named."""
 
 
 class PretrainedEncoder:
@@ -191,15 +194,38 @@ class PretrainedEncoder:
         chosen = self.classifier(classifier)  # an unknown name is rejected before any work
         recording = as_recording(source, sampling_rate=sampling_rate, leads=leads, unit=unit)
         available = self.classifiers if classifier is None else {classifier: chosen}
-        return classify_recording(recording, self.input, available, self.embed_prepared)
+        return self._judged(recording).classify(available)
 
-    def suitable_classifiers(self, recording: Recording) -> tuple[str, ...]:
-        """Return the names of the classifiers with a set of leads that a recording has, in order of preference.
+    def classify_side_by_side(
+        self, recording: Recording, classifiers: Sequence[str] | None = None
+    ) -> tuple[Classification, ...]:
+        """Return the class probabilities of a recording by several classifiers, which share its embeddings.
 
         Args:
             recording: The recording.
+            classifiers: Names of classifiers. None: the first two with a set of leads that the recording has, which are
+                findings and rhythm for an encoder that has both.
+
+        Returns:
+            A classification of each, as of ``classify``.
+
+        Raises:
+            ConfigError: The encoder has no classifier of a name.
+            LeadError: The recording has no set of leads of a classifier.
+            SignalError: The recording is too short.
+            StoreError: The encoder has no classifier.
+            UnitError: The recording has another unit.
         """
-        return tuple(name for name, _ in largest_sets(recording.leads, self.classifiers))
+        if classifiers is None:
+            self.classifier()  # an encoder without classifiers is rejected
+            suitable = largest_sets(recording.leads, self.classifiers)
+            classifiers = [name for name, _ in itertools.islice(suitable, SIDE_BY_SIDE)]
+        chosen = [{name: self.classifier(name)} for name in classifiers] or [self.classifiers]
+        judged = self._judged(recording)
+        return tuple(judged.classify(each) for each in chosen)
+
+    def _judged(self, recording: Recording) -> JudgedRecording:
+        return JudgedRecording(recording, self.input, self.embed_prepared)
 
     def classifier(self, name: str | None = None) -> Classifier:
         """Return a classifier.

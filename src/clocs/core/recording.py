@@ -146,10 +146,11 @@ class Recording:
             Values of shape (leads, samples), NaN for missing samples.
         """
         values = np.empty(self.digital.shape, np.float32)
-        for row, zero, gain, lead in zip(
-            self.digital, self.baseline.astype(np.float64), self.gain, values, strict=True
-        ):
-            np.divide(row - zero if zero else row, gain, out=lead, casting="same_kind")
+        with np.errstate(over="ignore"):
+            is_exact = self.digital.dtype == np.int16 and (self.gain == self.gain.astype(np.float32)).all()
+        kind = np.float32 if is_exact and not self.baseline.any() else np.float64  # both round to the same float32
+        for row, zero, gain, lead in zip(self.digital, self.baseline, self.gain.astype(kind), values, strict=True):
+            np.divide(row - np.float64(zero) if zero else row, gain, out=lead, dtype=kind, casting="same_kind")
         missing = self.digital == missing_value(self.digital.dtype)
         if missing.any():
             values[missing] = np.nan
@@ -199,12 +200,13 @@ class Recording:
         )
 
 
-def quantize(values: npt.NDArray[np.floating], gain: float = MICROVOLT_GAIN) -> Digital:
+def quantize(values: npt.NDArray[np.floating], gain: float = MICROVOLT_GAIN, *, overwrite: bool = False) -> Digital:
     """Round physical values to integer steps.
 
     Args:
         values: Values of any shape, NaN for missing samples.
         gain: Steps per unit.
+        overwrite: Compute in the memory of ``values``, if they are float64.
 
     Returns:
         int16 if all values fit, otherwise int32. Missing samples have :func:`missing_value`.
@@ -212,7 +214,8 @@ def quantize(values: npt.NDArray[np.floating], gain: float = MICROVOLT_GAIN) -> 
     Raises:
         ValueError: Values do not fit 32 bits.
     """
-    steps = np.asarray(values, dtype=np.float64) * gain
+    steps = np.asarray(values, dtype=np.float64)
+    steps = np.multiply(steps, gain, out=steps if overwrite else None)
     np.rint(steps, out=steps)
     absent, peak = None, max(steps.max(initial=0), -steps.min(initial=0))
     if not np.isfinite(peak):
@@ -236,10 +239,3 @@ def to_int32(digital: Digital) -> Digital:
     wide = digital.astype(np.int32)
     wide[digital == missing_value(np.int16)] = missing_value(np.int32)
     return wide
-
-
-def to_int16(digital: Digital) -> Digital:
-    """Return the same values as int16, with missing samples marked by the smallest int16. All values must fit."""
-    small = digital.astype(np.int16)
-    small[digital == missing_value(digital.dtype)] = missing_value(np.int16)
-    return small

@@ -154,7 +154,7 @@ def _batches(text: bytes) -> Iterator[pa.RecordBatch]:
 
 
 def _quantize_batch(batch: pa.RecordBatch, header: _Header, name: str) -> Digital:
-    values = float_values(batch.column(0)) * header.millivolts
+    values = float_values(batch)[0] * header.millivolts
     if not np.all(np.abs(values) <= MAX_MILLIVOLT):
         raise FormatError(f"{name}: holds values over {MAX_MILLIVOLT:g} mV; the file is damaged")
     return quantize(values, GAIN)

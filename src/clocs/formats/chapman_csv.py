@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from clocs.core.errors import FormatError
 from clocs.core.recording import MICROVOLT_GAIN, Digital, Provenance, Recording, quantize, to_int32
 from clocs.core.sources.source import Source
-from clocs.formats.arrow_columns import float_values
+from clocs.formats.arrow_columns import read_rows
 from clocs.formats.channels import record_id_from_name
 from clocs.formats.reading import Format
 from clocs.signals.leads import STANDARD_LEADS
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 SAMPLING_RATE = 500.0
 NUM_COLUMNS = len(STANDARD_LEADS)
@@ -63,7 +59,7 @@ def _parse(raw: bytes, name: str) -> tuple[Digital, tuple[str, ...]]:
         raw = raw.rstrip() + b"," * num_missing
         notes = (f"breaks off inside its last row: {num_missing} of {NUM_COLUMNS} fields missing",)
     try:
-        blocks = [_digital_batch(batch, name) for batch in _batches(raw)]
+        blocks = [_digital_block(rows, name) for rows in read_rows(raw, NUM_COLUMNS)]
     except pa.ArrowException:  # Its message quotes the row.
         raise FormatError(f"{name}: expected {NUM_COLUMNS} numbers per row") from None
     if not sum(block.shape[1] for block in blocks):
@@ -73,29 +69,11 @@ def _parse(raw: bytes, name: str) -> tuple[Digital, tuple[str, ...]]:
     return np.concatenate(blocks, axis=1), notes
 
 
-def _batches(raw: bytes) -> Iterator[pa.RecordBatch]:
-    """Parse the rows in batches, because numbers take up to four times the memory of their text."""
-    import pyarrow as pa
-    from pyarrow import csv
-
-    columns = [str(column) for column in range(NUM_COLUMNS)]
-    yield from csv.open_csv(
-        pa.BufferReader(raw),
-        read_options=csv.ReadOptions(column_names=columns, use_threads=False),
-        parse_options=csv.ParseOptions(quote_char=False),
-        convert_options=csv.ConvertOptions(
-            column_types=dict.fromkeys(columns, pa.float64()), null_values=["NaN", "nan", ""]
-        ),
-    )
-
-
-def _digital_batch(batch: pa.RecordBatch, name: str) -> Digital:
-    values = np.empty((NUM_COLUMNS, len(batch)))
-    for column, row in zip(batch.columns, values, strict=True):
-        np.divide(float_values(column), 1000, out=row)
-    if np.nanmax(values, initial=0) > MAX_MILLIVOLT or np.nanmin(values, initial=0) < -MAX_MILLIVOLT:
+def _digital_block(rows: npt.NDArray[np.float64], name: str) -> Digital:
+    values = rows / 1000
+    if (values > MAX_MILLIVOLT).any() or (values < -MAX_MILLIVOLT).any():
         raise FormatError(f"{name}: holds values over {MAX_MILLIVOLT:g} mV; the file is damaged")
-    return quantize(values, MICROVOLT_GAIN)
+    return quantize(values, MICROVOLT_GAIN, overwrite=True)
 
 
 CHAPMAN_CSV = Format("chapman-csv", "Chapman-Shaoxing CSV: 12 columns of uV at 500 Hz", _matches, _read)

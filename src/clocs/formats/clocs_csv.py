@@ -26,12 +26,11 @@ from clocs.core.recording import (
     Episode,
     Provenance,
     Recording,
-    missing_value,
-    to_int16,
+    quantize,
     to_int32,
 )
 from clocs.core.sources.source import Source
-from clocs.formats.arrow_columns import float_values
+from clocs.formats.arrow_columns import read_rows
 from clocs.formats.byte_fields import make_identity
 from clocs.formats.channels import (
     GAIN_RANGE,
@@ -182,8 +181,8 @@ def _parse_fields(raw: bytes, name: str) -> tuple[dict[str, Any], int]:
         if value:
             try:
                 fields[key.strip()] = json.loads(value)
-                # JSON may contain lone surrogates, which cannot be stored.
-                json.dumps(fields[key.strip()], ensure_ascii=False).encode()
+                if "\\u" in value:  # Escapes may be lone surrogates, which cannot be stored.
+                    json.dumps(fields[key.strip()], ensure_ascii=False).encode()
             except (ValueError, RecursionError) as error:
                 line = f"'{key.strip()}'" if key.strip() in KEYS else "a '#' line"
                 raise FormatError(f"{name}: the value of {line} is not valid JSON") from error
@@ -234,7 +233,8 @@ def _digital(raw: bytes, header: _Header, name: str) -> Digital:
 
     times: list[float] = []
     try:
-        blocks = [_digital_batch(batch, header, times, name) for batch in _batches(raw, header)]
+        rows = read_rows(raw, len(header.names), header.data_offset)
+        blocks = [_digital_block(block, header, times, name) for block in rows]
     except pa.ArrowException:  # Its message quotes the row.
         raise FormatError(f"{name}: expected rows of {len(header.names)} numbers") from None
     num_samples = sum(block.shape[1] for block in blocks)
@@ -248,45 +248,20 @@ def _digital(raw: bytes, header: _Header, name: str) -> Digital:
     return np.concatenate(blocks, axis=1)
 
 
-def _batches(raw: bytes, header: _Header) -> Iterator[Any]:
-    """Parse the rows in batches, because numbers take up to four times the memory of their text."""
-    import pyarrow as pa
-    from pyarrow.csv import ConvertOptions, ParseOptions, ReadOptions, open_csv
-
-    columns = [str(number) for number in range(len(header.names))]
-    yield from open_csv(
-        pa.BufferReader(pa.py_buffer(raw).slice(header.data_offset)),
-        read_options=ReadOptions(column_names=columns, use_threads=False),
-        parse_options=ParseOptions(quote_char=False),
-        convert_options=ConvertOptions(
-            column_types=dict.fromkeys(columns, pa.float64()), null_values=["NaN", "nan", ""]
-        ),
-    )
-
-
-def _digital_batch(batch: Any, header: _Header, times: list[float], name: str) -> Digital:
-    """Convert a batch to digital values, shape (leads, rows). Append its first and last time to ``times``."""
-    columns = batch.columns[len(header.names) - len(header.gain) :]
-    if len(columns) < len(header.names) and len(batch):
-        ends = (batch.columns[0][0].as_py(), batch.columns[0][-1].as_py())
-        times += [float("nan") if time is None else time for time in ends]
-    digital: Digital = np.empty((len(columns), len(batch)), np.int32)
-    peak = 0.0
-    for row, column, gain, zero in zip(digital, columns, header.gain, header.baseline, strict=True):
-        with np.errstate(over="ignore"):
-            values = float_values(column) * (gain * header.unit_factor)
-            values += zero
-        np.rint(values, out=values)
-        missing = np.isnan(values) if np.isnan(values.max(initial=0)) else None
-        if missing is not None:
-            values[missing] = 0
-        peak = max(peak, float(values.max(initial=0)), -float(values.min(initial=0)))
-        if not peak <= np.iinfo(np.int32).max:
-            raise FormatError(f"{name}: holds values that do not fit 32 bits; the file is damaged")
-        row[:] = values
-        if missing is not None:
-            row[missing] = missing_value(np.int32)
-    return to_int16(digital) if peak <= np.iinfo(np.int16).max else digital
+def _digital_block(rows: npt.NDArray[np.float64], header: _Header, times: list[float], name: str) -> Digital:
+    """Convert rows to digital values, shape (leads, rows). Append their first and last time to ``times``."""
+    count = len(header.gain)
+    if count < len(rows) and rows.size:
+        times += [float(rows[0, 0]), float(rows[0, -1])]
+    with np.errstate(over="ignore"):
+        values = rows[-count:] * (header.gain * header.unit_factor)[:, None]
+        values += header.baseline[:, None]
+    try:
+        if not np.isinf(values).any():
+            return quantize(values, 1.0, overwrite=True)
+    except ValueError:
+        pass
+    raise FormatError(f"{name}: holds values that do not fit 32 bits; the file is damaged")
 
 
 CLOCS_CSV = Format(NAME, "the CSV that clocs writes", _matches, _read, _read_identity)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -268,8 +268,8 @@ def _companions(source: Source, name: str) -> dict[str, int | None]:
     return found or {stem + extension: size for extension, size in json.loads(known or "{}").items()}
 
 
-def _candidates(source: Source, name: str) -> list[str]:
-    """Return the file itself, then a WFDB header of the same name (``A0001``, ``A0001.mat`` -> ``A0001.hea``)."""
+def _candidates(source: Source, name: str) -> Iterator[str]:
+    """Iterate over the file itself, then a WFDB header of the same name (``A0001``, ``A0001.mat`` -> ``A0001.hea``)."""
     stem = name.rsplit(".", 1)[0] if "." in name.rsplit("/", 1)[-1] else name
     headers = [f"{name}.hea", f"{stem}.hea"]
-    return [candidate for candidate in (name, *headers) if source.exists(candidate)]
+    return filter(source.exists, (name, *headers))

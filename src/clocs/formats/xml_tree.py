@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import functools
 import re
 from binascii import a2b_base64
 from collections.abc import Iterator, Mapping, Sequence
@@ -48,6 +49,7 @@ def root_name(head: bytes, source: Source, name: str) -> str:
     return found or ""
 
 
+@functools.lru_cache(maxsize=1)  # five formats ask
 def _decode_prolog(head: bytes) -> str:
     encoding, skipped = _detect_unicode(head)
     return head[skipped:].decode(encoding or "latin-1", "replace").lstrip()

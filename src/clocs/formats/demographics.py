@@ -18,7 +18,6 @@ _MAX_DATE_LENGTH: Final = 64
 _YEARS_OF_ECGS: Final = range(1900, 2300)
 """Years of recordings. Some datasets shift dates to later than 2100."""
 _DIGITS: Final = re.compile(r"(?P<plain>\d{14}(?=(\.?(?P<fraction>\d+))?)|(\d{12}|\d{8})(?!\d))", re.ASCII)
-_PATTERN_BY_LENGTH: Final = {8: "%Y%m%d", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
 
 
 @dataclass(frozen=True)
@@ -94,16 +93,16 @@ def parse_acquired(text: str) -> datetime | None:
 
 
 def parse_compact_datetime(text: str) -> datetime | None:
-    """Parse ``20021122``, ``200211220910`` or ``20021122091000.5``, as HL7 and DICOM write it, without a time zone.
-
-    The number of digits selects the pattern, because ``strptime`` may split the same digits in several ways.
-    """
+    """Parse ``20021122``, ``200211220910`` or ``20021122091000.5``, as HL7 and DICOM write it, without a time zone."""
     found = _DIGITS.match(text.strip())
     if found is None:
         return None
-    plain, fraction = found["plain"], found["fraction"] or ""
-    parsed = parse_datetime(plain, [_PATTERN_BY_LENGTH[len(plain)]])
-    return parsed and parsed.replace(microsecond=int(f"{fraction[:6]:0<6}"))
+    digits, fraction = found["plain"].ljust(14, "0"), found["fraction"] or ""
+    month, day, hour, minute, second = (int(digits[start : start + 2]) for start in range(4, 14, 2))
+    try:
+        return datetime(int(digits[:4]), month, day, hour, minute, second, int(f"{fraction[:6]:0<6}"))
+    except ValueError:
+        return None
 
 
 def parse_date(text: str, patterns: Sequence[str]) -> date | None:

@@ -10,7 +10,6 @@ import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -189,18 +188,24 @@ def _channels(dataset: Dataset, group: Dataset, leads: list[str | None], name: s
     kept = [row for row, lead in enumerate(leads) if lead]
     padding, notes = _padding(group, frames.dtype)
     scales = [_scale(definitions[row], name) for row in kept]
+    missing = np.zeros(frames.shape, np.bool_)
+    for value in padding:
+        missing |= frames == value
+    num_missing = missing[kept].sum(axis=1)
     channels = [
-        replace(
-            _channel(leads[row] or "ECG", frames[:, row], scale, padding),
+        Channel(
+            leads[row] or "ECG",
+            frames[row],
+            gain,
+            round(zero),
+            missing[row] if count else None,
             is_derived=definitions[row].get("ChannelDerivationDescription") == DERIVED_LEAD_TEXT,
         )
-        for row, scale in zip(kept, scales, strict=True)
+        for row, (gain, zero), count in zip(kept, scales, num_missing, strict=True)
     ]
-    zeros = [zero for _, zero in scales]
-    missing = sum(int(np.count_nonzero(mask)) for channel in channels if (mask := channel.missing) is not None)
     notes += [f"left out {len(leads) - len(kept)} channels that are not ECG"] if len(kept) < len(leads) else []
-    notes += [f"{missing} samples are padding and taken as missing"] if missing else []
-    if any(abs(zero - round(zero)) > 1e-6 for zero in zeros):
+    notes += [f"{num_missing.sum()} samples are padding and taken as missing"] if num_missing.any() else []
+    if any(abs(zero - round(zero)) > 1e-6 for _, zero in scales):
         notes.append("the baseline is rounded to the nearest digital value")
     if any(_number(definitions[row], tag, 0.0) for row in kept for tag in (TIME_SKEW, SAMPLE_SKEW)):
         notes.append(SKEW_NOTE)
@@ -208,7 +213,7 @@ def _channels(dataset: Dataset, group: Dataset, leads: list[str | None], name: s
 
 
 def _frames(dataset: Dataset, group: Dataset, channels: int, name: str) -> npt.NDArray[np.integer[Any]]:
-    """Return all samples in the file, shape (samples, channels). The quality gate checks whether some are missing."""
+    """Return all samples in the file, shape (channels, samples). The quality gate checks whether some are missing."""
     kind = str(group.WaveformSampleInterpretation)
     if kind not in TYPES:
         raise FormatError(f"{name}: sample interpretation is not supported; supported: {', '.join(TYPES)}")
@@ -222,7 +227,7 @@ def _frames(dataset: Dataset, group: Dataset, channels: int, name: str) -> npt.N
     num_samples = len(data) // (channels * dtype.itemsize)
     if len(data) - channels * dtype.itemsize * int(group.NumberOfWaveformSamples) == 1:
         num_samples = int(group.NumberOfWaveformSamples)  # One byte of padding makes the length even.
-    return np.frombuffer(data, dtype, num_samples * channels).reshape(num_samples, channels)
+    return np.ascontiguousarray(np.frombuffer(data, dtype, num_samples * channels).reshape(num_samples, channels).T)
 
 
 def _padding(group: Dataset, dtype: np.dtype[Any]) -> tuple[list[int], list[str]]:
@@ -235,15 +240,6 @@ def _padding(group: Dataset, dtype: np.dtype[Any]) -> tuple[list[int], list[str]
     if value:
         return [*lowest, value], []
     return lowest, ["the declared padding value is 0, which is also a valid sample; zeros are kept"]
-
-
-def _channel(
-    lead: str, digital: npt.NDArray[np.integer[Any]], scale: tuple[float, float], padding: list[int]
-) -> Channel:
-    missing = np.zeros(len(digital), np.bool_)
-    for value in padding:
-        missing |= digital == value
-    return Channel(lead, digital, scale[0], round(scale[1]), missing if missing.any() else None)
 
 
 def _scale(definition: Dataset, name: str) -> tuple[float, float]:

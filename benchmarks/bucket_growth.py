@@ -12,11 +12,13 @@ which pays for imports.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,9 @@ from measuring import ROOT, in_child, scratch
 from page_tables import table, write_tables
 from store_growth import NUM_ADDED, PER_SHARD, write_linked_store, write_records_of_one_lead
 
-from clocs.core.storage.locations import to_location
+import clocs
+from clocs.core.storage.counters import counts
+from clocs.core.storage.locations import ObjectPath, to_location
 from clocs.core.storage.object_cache import CACHE
 
 sys.path.insert(0, str(ROOT))
@@ -34,34 +38,45 @@ from tests.object_server import BUCKET, ObjectServer
 RESULTS, PAGE = ROOT / "results" / "bucket-growth.json", ROOT / "docs" / "how-to" / "object-stores.md"
 SIZES = (10_000, 100_000, 1_000_000)
 NUM_SAMPLES = 500
-READING = {
-    "open": "store = clocs.open_store(folder)",
-    "find a recording by its id": "store.index_of(f'r{len(store) // 3:09d}')",
-    "number the patients": "store.patient_codes()",
-    "make a split": "clocs.split(store, name='again', seed=1)",
-    "open a split, which checks it for leaks": "store.split()",
-    "read a recording": "store.recording(len(store) // 2)",
+OPEN, ADD, ADD_AGAIN = "open", f"add {NUM_ADDED} files", "add the same files again"
+READING: dict[str, Callable[[clocs.Store], object]] = {
+    "find a recording by its id": lambda store: store.index_of(f"r{len(store) // 3:09d}"),
+    "number the patients": lambda store: store.patient_codes(),
+    "make a split": lambda store: clocs.split(store, name="again", seed=1),
+    "open a split, which checks it for leaks": lambda store: store.split(),
+    "read a recording": lambda store: store.recording(len(store) // 2),
 }
-ADDING = {
-    f"add {NUM_ADDED} files": "clocs.ingest('folder', archive, folder, append=True)",
-    "add the same files again": "clocs.ingest('folder', archive, folder, append=True)",
-}
-SCRIPT = """
-import json, sys, time
-import clocs
-from clocs.core.storage.counters import counts
-archive, small, large, *operations = sys.argv[1:]
-for folder in small, large:
-    found = []
-    for work in operations:
-        before, start, used = counts(), time.perf_counter(), time.process_time()
-        exec(work)
-        spent, processor, since = time.perf_counter() - start, time.process_time() - used, counts()
-        names = {"requests": "bucket_requests", "read": "bucket_bytes_read", "written": "bucket_bytes_written"}
-        difference = {name: since[key] - before[key] for name, key in names.items()}
-        found.append({**difference, "seconds": round(spent, 3), "processor_seconds": round(processor, 3)})
-print(json.dumps(found))
-"""
+COUNTERS = {"requests": "bucket_requests", "read": "bucket_bytes_read", "written": "bucket_bytes_written"}
+
+
+def cost(work: Callable[[], object]) -> dict[str, float]:
+    """Return requests, bytes and seconds of a call."""
+    before, start, used = counts(), time.perf_counter(), time.process_time()
+    work()
+    spent, processor, since = time.perf_counter() - start, time.process_time() - used, counts()
+    difference = {name: since[key] - before[key] for name, key in COUNTERS.items()}
+    return {**difference, "seconds": round(spent, 3), "processor_seconds": round(processor, 3)}
+
+
+def reading_costs(small: str, large: str) -> dict[str, dict[str, float]]:
+    """Return the cost of reading the large store."""
+    for url in small, large:
+        stores: list[clocs.Store] = []
+        found = {OPEN: cost(functools.partial(_open, url, stores))}
+        found |= {name: cost(functools.partial(work, *stores)) for name, work in READING.items()}
+    return found
+
+
+def _open(url: str, stores: list[clocs.Store]) -> None:
+    stores.append(clocs.open_store(url))
+
+
+def adding_costs(small: str, large: str, archive: str) -> dict[str, dict[str, float]]:
+    """Return the cost of additions to the large store."""
+    for url in small, large:
+        add = functools.partial(clocs.ingest, "folder", archive, url, append=True)
+        found = {name: cost(add) for name in (ADD, ADD_AGAIN)}
+    return found
 
 
 def upload(source: Path, target: str) -> None:
@@ -70,6 +85,7 @@ def upload(source: Path, target: str) -> None:
 
     def put(path: Path) -> None:
         where = to_location(target) / path.relative_to(source).as_posix()
+        assert isinstance(where, ObjectPath)
         where.opened.create(where.key, path)
 
     with ThreadPoolExecutor(4) as pool:
@@ -93,10 +109,9 @@ def measure(sizes: Sequence[int]) -> dict[str, Any]:
                 upload(folder / f"store-{size}", url)
                 upload(folder / "small", f"{url}-small")
                 rows = found[str(size)] = {}
-                for operations in (READING, ADDING):
+                for costs, more in ((reading_costs, ()), (adding_costs, (folder / "archive",))):
                     os.environ[CACHE] = tempfile.mkdtemp(dir=folder)
-                    spent = in_child(SCRIPT, folder / "archive", f"{url}-small", url, *operations.values())
-                    rows.update(zip(operations, spent, strict=True))
+                    rows |= in_child(costs, f"{url}-small", url, *more)
                 print(json.dumps({size: rows}), flush=True)
         finally:
             server.close()
@@ -116,7 +131,9 @@ def growth_table(results: dict[str, Any]) -> str:
         return f"{one['requests']}, {size}, {time}"
 
     titles = ["operation", *(f"{int(size):,} recordings" for size in results)]
-    return table(titles, [[name, *(cell(rows[name]) for rows in results.values())] for name in (*READING, *ADDING)])
+    return table(
+        titles, [[name, *(cell(rows[name]) for rows in results.values())] for name in (OPEN, *READING, ADD, ADD_AGAIN)]
+    )
 
 
 def main(arguments: list[str]) -> None:

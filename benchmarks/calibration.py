@@ -38,7 +38,7 @@ COVERAGE_PAGE, CALIBRATION_PAGE = (
     ROOT / "docs" / "reference" / "evaluation.md",
 )
 CLASSIFIER: Final = "chapman"
-RHYTHMS: Final = {
+RHYTHMS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     "chapman": {
         "AFIB": ("AFIB", "AF"),
         "GSVT": ("SVT", "AT", "SAAWR", "ST", "AVNRT", "AVRT"),

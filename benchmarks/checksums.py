@@ -4,45 +4,24 @@ from __future__ import annotations
 
 import os
 import statistics
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from measuring import in_child, line, scratch, seconds
+from measuring import in_child, in_turns, line, ratios, scratch, seconds
 from training import chapman_loop, run_steps
 
 import clocs
 from clocs.signals.framing import FramePolicy
 from clocs.store.frames import Frames
 from clocs.store.reader import SKIP_CHECKSUMS
+from clocs.training.batches import Batches
 
 BATCH, ROUNDS = 256, 60
 POLICY = FramePolicy(num_samples=2500, sampling_rate=500, leads=("II", "V2", "aVL", "aVR"))
-_FIRST_READ = """
-import json, os, sys, time
-import numpy as np, clocs
-from clocs.signals.framing import FramePolicy
-from clocs.store.frames import Frames
-workers, check = int(sys.argv[2]), sys.argv[3] == "check"
-store = clocs.open_store(sys.argv[1], check=check)
-frames = Frames(store, FramePolicy(samples=2500, rate=500, leads=("II", "V2", "aVL", "aVR")))
-parts = np.array_split(np.arange(len(frames)), workers)
-def read(part):
-    for begin in range(0, len(part), 256):
-        frames.gather(part[begin : begin + 256])
-before = time.perf_counter()
-children = []
-for part in parts:
-    child = os.fork()
-    if not child:
-        read(part)
-        os._exit(0)
-    children.append(child)
-assert not any(os.waitpid(child, 0)[1] for child in children)
-print(json.dumps(time.perf_counter() - before))
-"""
 
 
 def checksum_cost() -> None:
@@ -56,7 +35,9 @@ def checksum_cost() -> None:
         finally:
             del os.environ[SKIP_CHECKSUMS]
         for loop in loops.values():
-            _first_epoch(loop.data.train.frames)
+            batches = loop.data.train
+            assert isinstance(batches, Batches)
+            _first_epoch(batches.datasets[0].frames)
         _gathers(folder / "store")
         _steps({name: run_steps(loop) for name, loop in loops.items()})
         _first_reads(folder / "store")
@@ -71,27 +52,47 @@ def _first_epoch(frames: Frames) -> list[npt.NDArray[np.int64]]:
 
 
 def _gathers(folder: Path) -> None:
-    ways = {check: Frames(clocs.open_store(folder, check=check), POLICY) for check in (True, False)}
+    ways = {
+        name: Frames(clocs.open_store(folder, check=check), POLICY)
+        for name, check in (("checked", True), ("unchecked", False))
+    }
     batches, _ = (_first_epoch(frames)[:20] for frames in ways.values())
 
-    def gather(check: bool) -> float:
-        return seconds(lambda: [ways[check].gather(items) for items in batches])
+    def gather(frames: Frames) -> float:
+        return seconds(lambda: [frames.gather(items) for items in batches])
 
-    pairs = [(gather(True), gather(False)) for _ in range(ROUNDS)]
-    line("batches, checked / unchecked store", statistics.median(b / a for a, b in pairs), 0.98, unit="x")
+    taken = in_turns(ways, ROUNDS, gather)
+    line("batches, checked / unchecked store", ratios(taken["unchecked"], taken["checked"]), 0.98, unit="x")
 
 
 def _steps(ways: dict[str, Callable[[], None]]) -> None:
-    for way in ways.values():
-        way()
-    pairs = [(seconds(ways["checked"]), seconds(ways["unchecked"])) for _ in range(11)]
-    line("training, checked / unchecked store", statistics.median(b / a for a, b in pairs), 0.98, unit="x")
+    taken = in_turns(ways, 11, seconds)
+    line("training, checked / unchecked store", ratios(taken["unchecked"], taken["checked"]), 0.98, unit="x")
+
+
+def first_read(folder: str, workers: int, check: bool) -> float:
+    """Return the seconds in which forked processes read all frames of a store, divided among them."""
+    frames = Frames(clocs.open_store(folder, check=check), POLICY)
+
+    def read(part: npt.NDArray[np.int64]) -> None:
+        for begin in range(0, len(part), BATCH):
+            frames.gather(part[begin : begin + BATCH])
+
+    before, children = time.perf_counter(), []
+    for part in np.array_split(np.arange(len(frames)), workers):
+        child = os.fork()
+        if not child:
+            read(part)
+            os._exit(0)
+        children.append(child)
+    assert not any(os.waitpid(child, 0)[1] for child in children)
+    return time.perf_counter() - before
 
 
 def _first_reads(folder: Path) -> None:
     gigabytes = sum(path.stat().st_size for path in (folder / "shards").glob("*.arrow")) / 1e9
     for workers in (1, 4):
-        runs = [[in_child(_FIRST_READ, folder, workers, check) for check in ("check", "skip")] for _ in range(3)]
+        runs = [[in_child(first_read, folder, workers, check) for check in (True, False)] for _ in range(3)]
         checked, unchecked = (statistics.median(times) / gigabytes for times in zip(*runs, strict=True))
         read = f"first read of {gigabytes:.2f} GB, {workers} processes"
         print(f"  {read}: {checked:.2f} s/GB checked, {unchecked:.2f} s/GB unchecked")

@@ -19,7 +19,7 @@ from clocs.losses.cosine import divided_among_ranks
 INSTANCES, VIEWS, SIZE, REPEATS = 8192, 2, 128, 5
 
 
-def measure(rank: int, ranks: int, port: int, results: torch.multiprocessing.Queue) -> None:
+def measure(rank: int, ranks: int, port: int, results: torch.multiprocessing.Queue[float]) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=ranks)
     values = torch.randn(INSTANCES, VIEWS, SIZE, generator=torch.Generator().manual_seed(0)).requires_grad_()
@@ -40,7 +40,7 @@ def main() -> None:
     rows, context = [], torch.multiprocessing.get_context("spawn")
     for number, ranks in enumerate((1, 2, 4)):
         results = context.Queue()
-        spawn(measure, args=(ranks, 29700 + number, results), nprocs=ranks)
+        spawn(measure, args=(ranks, 29700 + number, results), nprocs=ranks)  # type: ignore[no-untyped-call]
         slowest = max(results.get() for _ in range(ranks))
         rows.append((ranks, slowest))
     cells = [(str(ranks), f"{spent:.2f}", f"{spent / rows[0][1]:.2f}") for ranks, spent in rows]

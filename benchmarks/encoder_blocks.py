@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from encoder_features import STATISTICS
+from torch import nn
 
 from clocs.core.seeds import generator
-from clocs.encoders import ResNet
+from clocs.encoders import ResNet, resnet
 from clocs.evaluation.benchmark.embedders import EncoderEmbedder, load_embedder
 from clocs.evaluation.benchmark.feature_transforms import Standardization
 from clocs.inference.frame_pooling import pool_frames
@@ -142,12 +143,16 @@ def _shipped_layer(wanted: list[int], size: int) -> tuple[Floats, Floats]:
     assert isinstance(small, EncoderEmbedder)
     assert isinstance(small.encoder, ResNet)
     assert [STATISTICS[index] for index in wanted] == ["mean", "max"]
-    widths = [block.second.out_channels for block in small.encoder.blocks]
-    starts = np.concatenate([[0], np.cumsum(widths)])
-    by_block = [np.arange(2 * start, 2 * start + 2 * width) for start, width in zip(starts, widths, strict=False)]
+    widths = np.array(
+        [block.second.weight.shape[0] for block in small.encoder.blocks if isinstance(block, resnet.Block)]
+    )
+    starts = np.cumsum(widths) - widths
+    by_block = [np.arange(2 * start, 2 * (start + width)) for start, width in zip(starts, widths, strict=True)]
     order = np.concatenate(
         [part[: len(part) // 2] for part in by_block] + [part[len(part) // 2 :] for part in by_block]
     )
     assert len(order) == 2 * size
+    linear = small.encoder.linear
+    assert isinstance(linear, nn.Linear)
     with torch.no_grad():
-        return small.encoder.linear.weight.numpy()[:, order].T.copy(), small.encoder.linear.bias.numpy()
+        return linear.weight.numpy()[:, order].T.copy(), linear.bias.numpy()

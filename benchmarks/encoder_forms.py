@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Iterator
 
 import torch
-from measuring import seconds
+from measuring import in_turns, ratios, seconds
 from torch import Tensor, nn
 from torch.nn.functional import dropout, max_pool1d
 
@@ -81,7 +81,9 @@ def forms() -> Iterator[tuple[str, nn.Module]]:
     yield "ReLU after pooling", PoolFirst()
     yield "2-D convolutions, channels last", ChannelsLast()
     yield "unfold + matmul", UnfoldMatmul()
-    yield "torch.compile of torch's layers", torch.compile(Layers())
+    compiled = Layers()
+    compiled.compile()
+    yield "torch.compile of torch's layers", compiled
     yield "fused blocks (`cnn`)", CNN()
 
 
@@ -92,16 +94,10 @@ def encoder_forms() -> None:
     before = torch.get_num_threads()
     for threads in (1, 2):
         torch.set_num_threads(threads)
-        steps = {name: _step(name, module, signals) for name, module in forms()}
-        for step in steps.values():
-            step(), step()
-        taken: dict[str, list[float]] = {name: [] for name in steps}
-        for _ in range(ROUNDS):
-            for name, step in steps.items():
-                taken[name].append(seconds(lambda step=step: [step() for _ in range(STEPS)]))
-        plain = taken["torch's layers"]
+        steps = {name: _steps(name, module, signals) for name, module in forms()}
+        taken = in_turns(steps, ROUNDS, seconds)
         for name, times in taken.items():
-            ratio = statistics.median(base / time for base, time in zip(plain, times, strict=True))
+            ratio = statistics.median(ratios(taken["torch's layers"], times))
             table.setdefault(name, []).append((VIEWS * STEPS / statistics.median(times), ratio))
     torch.set_num_threads(before)
     print("| form | one thread, frames/s | against torch's layers | two threads, frames/s | against torch's layers |")
@@ -110,14 +106,16 @@ def encoder_forms() -> None:
         print(f"| {name} | " + " | ".join(f"{speed:,.0f} | {ratio:.2f} x" for speed, ratio in cells) + " |")
 
 
-def _step(name: str, module: nn.Module, signals: Tensor) -> Callable[[], None]:
+def _steps(name: str, module: nn.Module, signals: Tensor) -> Callable[[], None]:
+    """Return a function that trains some steps."""
     optimizer = torch.optim.Adam(module.parameters(), 1e-4, fused="not fused" not in name)
 
-    def step() -> None:
-        optimizer.zero_grad(set_to_none=True)
-        with torch.autocast("cpu", torch.bfloat16, enabled="bf16" in name):
-            loss = module(signals).float().square().mean()
-        loss.backward()
-        optimizer.step()
+    def steps() -> None:
+        for _ in range(STEPS):
+            optimizer.zero_grad(set_to_none=True)
+            with torch.autocast("cpu", torch.bfloat16, enabled="bf16" in name):
+                loss = module(signals).float().square().mean()
+            loss.backward()
+            optimizer.step()
 
-    return step
+    return steps

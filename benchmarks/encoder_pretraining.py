@@ -18,6 +18,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +29,7 @@ from torch.nn.functional import avg_pool1d, interpolate, mse_loss
 
 import clocs
 from clocs.core.seeds import generator
-from clocs.encoders import ResNet
+from clocs.encoders import LeadAndJointEncoder, PCAEncoder, ResNet
 from clocs.encoders.pooling import mean_and_max
 from clocs.evaluation.benchmark.feature_transforms import FeaturePCA, Standardization
 from clocs.evaluation.benchmark.random_kernels import MiniRocket
@@ -42,7 +43,14 @@ from clocs.training.store_overlap import refuse_shared_recordings
 
 STORES = ("ptbxl", "physionet2020", "chapman")
 POLICY = FramePolicy(num_samples=2500, sampling_rate=500, leads=STANDARD_LEADS, allow_missing_leads=True)
-OPTIONS = {"in_channels": 12, "embedding_dim": 128, "width": 48, "depth": 4, "stem_kernel_size": 51, "stem_stride": 10}
+OPTIONS: dict[str, Any] = {
+    "in_channels": 12,
+    "embedding_dim": 128,
+    "width": 48,
+    "depth": 4,
+    "stem_kernel_size": 51,
+    "stem_stride": 10,
+}
 FACTOR = 5
 """Samples of a frame for each sample that the network gives back."""
 NUM_KERNELS, NUM_TARGETS = 1008, 256
@@ -75,7 +83,8 @@ def load(stores: Path) -> Data:
     opened = [clocs.open_store(stores / name) for name in STORES]
     refuse_shared_recordings(opened)
     print("no recording is in two stores", flush=True)
-    signals, counts, patients = [], [], []
+    signals, counts = [], []
+    patients: list[npt.NDArray[np.int64]] = []
     for store in opened:
         frames = Frames(store, POLICY, records=store.split("default").mask("train"), all_leads=True)
         record = frames.recording_indices(np.arange(len(frames)))
@@ -176,7 +185,7 @@ def train(data: Data, out: Path, steps: int, seed: int, start: str | None) -> No
         losses = step_losses(model, data, records, random)
         loss = losses["contrast"] / 2 + 2 * losses["samples"] + 2 * losses["kernels"]
         optimizer.zero_grad()
-        loss.backward()
+        torch.autograd.backward(loss)
         nn.utils.clip_grad_norm_(model.parameters(), 5.0)
         optimizer.step()
         if step % 50 == 0:
@@ -190,7 +199,10 @@ def train(data: Data, out: Path, steps: int, seed: int, start: str | None) -> No
 def load_start(encoder: ResNet, start: str) -> dict[str, object]:
     """Load the joint network of an assembled encoder, which has no head; return how long and to what it was trained."""
     assembled, about = load_encoder_folder(find_encoder_folder(start))
-    encoder.load_state_dict(assembled.joint_encoder.encoder.state_dict(), strict=False)
+    assert isinstance(assembled, LeadAndJointEncoder)
+    joint = assembled.joint_encoder
+    assert isinstance(joint, PCAEncoder)
+    encoder.load_state_dict(joint.encoder.state_dict(), strict=False)
     return {"max_steps": about["training"]["max_steps"], "weights_sha256": about["weights_sha256"]}
 
 

@@ -156,9 +156,9 @@ def mitdb(twelve: Path, store: Path) -> dict[str, Any]:
             found, beats = (at[(at < start - WINDOW) | (at > end + WINDOW)] for at in (found, beats))
         matched = _matches(found, beats)
         records[header.stem] = {"beats": len(beats), "missed": len(beats) - matched, "extra": len(found) - matched}
-    beats, missed, extra = (sum(row[key] for row in records.values()) for key in ("beats", "missed", "extra"))
-    hit = beats - missed
-    return {"beats": beats, "sensitivity": hit / beats, "ppv": hit / (hit + extra), "records": records}
+    total, missed, extra = (sum(row[key] for row in records.values()) for key in ("beats", "missed", "extra"))
+    hit = total - missed
+    return {"beats": total, "sensitivity": hit / total, "ppv": hit / (hit + extra), "records": records}
 
 
 def _matches(found: Array, beats: Array) -> int:

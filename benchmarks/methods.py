@@ -15,7 +15,7 @@ import argparse
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import clocs
 from clocs.core.storage.files import write_bytes
@@ -24,7 +24,7 @@ from clocs.signals.leads import STANDARD_LEADS
 from clocs.training.encoder_module import load_encoder_folder
 
 SPLITS = {"synthetic": "default", "ptbxl": "folds"}
-SCORED_ON = {"synthetic": "test", "ptbxl": "validation"}
+SCORED_ON: dict[str, Literal["validation", "test"]] = {"synthetic": "test", "ptbxl": "validation"}
 AUGMENTATIONS = (
     {"name": "scaling", "low": 0.7, "high": 1.4},
     {"name": "gaussian_noise", "sigma": 0.02},

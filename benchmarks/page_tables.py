@@ -12,9 +12,11 @@ def write_tables(page: Path, tables: Mapping[str, str]) -> None:
     text = page.read_text()
     for name, body in tables.items():
         pattern = rf"(?s)(<!-- table: {name} -->\n).*?(<!-- end -->)"
-        text, count = re.subn(pattern, lambda found, body=body: f"{found[1]}{body}\n{found[2]}", text)
-        if count != 1:
-            raise SystemExit(f"{page.name} has {count} places for the table '{name}'.")
+        before, *found = re.split(pattern, text)
+        if len(found) != 3:
+            raise SystemExit(f"{page.name} has {len(found) // 3} places for the table '{name}'.")
+        start, end, after = found
+        text = f"{before}{start}{body}\n{end}{after}"
     page.write_text(text)
 
 

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
 import statistics
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measuring import DATA, ROOT, in_child, line, scratch, seconds, watched
+from measuring import (
+    ROOT,
+    in_child,
+    in_turns,
+    line,
+    memory_of_this_process,
+    peak_memory,
+    processor_seconds,
+    ratios,
+    scratch,
+    seconds,
+)
 from synthetic_archive import queries_near, write_synthetic_archive
 from threadpoolctl import threadpool_limits
 
@@ -45,16 +55,15 @@ def search_speed() -> None:
             some = queries[:count]
             _compare(
                 f"exact, {count} at once, package / product + partition",
-                lambda some=some: _bare_product(vectors, some),
-                lambda some=some: exact.search(some, K),
+                functools.partial(_bare_product, vectors, some),
+                functools.partial(exact.search, some, K),
                 floor=0.8,
             )
 
 
 def _graph_speed(folder: Path, queries: Any) -> None:
     """Compare FAISS on the file of the index with the package, also with hidden patients."""
-    import faiss
-
+    faiss: Any = importlib.import_module("faiss")  # its types lack what its C++ classes have
     index = clocs.open_index(folder)
     bare = faiss.read_index(str(folder / "volumes" / "000001-0" / "graph.faiss"), faiss.IO_FLAG_MMAP_IFC)
     params = faiss.SearchParametersHNSW(efSearch=EF_SEARCH)
@@ -91,49 +100,19 @@ def _bare_product(vectors: Any, queries: Any) -> Any:
 
 
 def _compare(name: str, bare: Callable[[], Any], ours: Callable[[], Any], floor: float = 0.9) -> None:
-    """Compare processor times, which do not depend on other work on the machine."""
-    bare(), ours()
-    pairs = [(_processor_seconds(bare), _processor_seconds(ours)) for _ in range(ROUNDS)]
-    one, other = (statistics.median(times) * 1e3 for times in zip(*pairs, strict=True))
-    print(f"  bare {one:.2f} ms, package {other:.2f} ms")
-    line(name, statistics.median(first / second for first, second in pairs), floor, unit="x")
-
-
-def _processor_seconds(work: Callable[[], Any]) -> float:
-    before = time.process_time()
-    work()
-    return time.process_time() - before
-
-
-@contextmanager
-def peak_memory() -> Iterator[list[float]]:
-    """Measure the peak of the process's own memory above the start in MB, without mapped files."""
-
-    def own() -> float:
-        with open("/proc/self/status") as status:
-            return next(int(text.split()[1]) for text in status if text.startswith("RssAnon")) / 1024
-
-    start, peak, done = own(), [0.0], threading.Event()
-
-    def watch() -> None:
-        while not done.is_set():
-            peak[0] = max(peak[0], own() - start)
-            time.sleep(0.02)
-
-    thread = threading.Thread(target=watch)
-    thread.start()
-    yield peak
-    done.set()
-    thread.join()
+    taken = in_turns({"bare": bare, "package": ours}, ROUNDS, processor_seconds)
+    print("  " + ", ".join(f"{way} {statistics.median(times) * 1e3:.2f} ms" for way, times in taken.items()))
+    line(name, ratios(taken["bare"], taken["package"]), floor, unit="x")
 
 
 def measure_build(archive: str, folder: str, kind: str) -> dict[str, float]:
     """Measure building an index, in a separate process."""
     if kind != "exact":
         import faiss  # noqa: F401  # its import is no part of a build
-    with peak_memory() as peak:
+    start = memory_of_this_process("RssAnon")
+    with peak_memory(lambda: memory_of_this_process("RssAnon")) as peak:
         spent = seconds(lambda: build_index(archive, folder, kind))
-    return {"build": spent, "memory": peak[0]}
+    return {"build": spent, "memory": peak[0] - start}
 
 
 def measure_queries(folder: str, exact: str) -> dict[str, Any]:
@@ -168,24 +147,16 @@ def _query_time(index: Any, queries: Any, wanted: Filter) -> float:
     return statistics.median(seconds(at(place)) for place in range(30))
 
 
-_CHILD = """
-import json, sys
-sys.path.insert(0, sys.argv[1])
-import search
-print(json.dumps(getattr(search, sys.argv[2])(*sys.argv[3:])))
-"""
-
-
 def search_growth() -> None:
     """Measure an index of 10 thousand, 100 thousand and a million patients, and draw the plot of the docs."""
-    here, found = Path(__file__).parent, []
+    found: list[dict[str, float]] = []
     for size in SIZES:
         with scratch() as folder:
             write_synthetic_archive(folder / "archive", size)
-            built = in_child(_CHILD, here, "measure_build", folder / "archive", folder / "hnsw", "hnsw")
-            plain = in_child(_CHILD, here, "measure_build", folder / "archive", folder / "exact", "exact")
+            built = in_child(measure_build, folder / "archive", folder / "hnsw", "hnsw")
+            plain = in_child(measure_build, folder / "archive", folder / "exact", "exact")
             row = built | {"exact build": plain["build"], "exact memory": plain["memory"]}
-            row |= in_child(_CHILD, here, "measure_queries", folder / "hnsw", folder / "exact")
+            row |= in_child(measure_queries, folder / "hnsw", folder / "exact")
         found.append(row)
         print(f"  {size:,}: " + ", ".join(f"{name} {value:.4g}" for name, value in row.items()), flush=True)
     line("recall at 10 of HNSW, 1,000,000 patients", found[-1]["recall 1"], 0.99)
@@ -197,12 +168,11 @@ def search_growth() -> None:
 
 def search_lists() -> None:
     """Measure size and recall of IVF-PQ for a hundred thousand patients."""
-    here = Path(__file__).parent
     with scratch() as folder:
         write_synthetic_archive(folder / "archive", ROWS)
-        row = in_child(_CHILD, here, "measure_build", folder / "archive", folder / "ivfpq", "ivfpq")
+        row = in_child(measure_build, folder / "archive", folder / "ivfpq", "ivfpq")
         build_index(folder / "archive", folder / "exact")
-        row |= in_child(_CHILD, here, "measure_queries", folder / "ivfpq", folder / "exact")
+        row |= in_child(measure_queries, folder / "ivfpq", folder / "exact")
         size = (folder / "ivfpq" / "volumes" / "000001-0" / "lists.faiss").stat().st_size
     print(
         f"  {ROWS:,}, {size / ROWS:.0f} bytes each: " + ", ".join(f"{name} {value:.4g}" for name, value in row.items())
@@ -238,18 +208,3 @@ def draw_growth(found: list[dict[str, float]]) -> None:
         axis.set_ylim(low / 3, high * 12)
     figure.savefig(PICTURE, dpi=110)
     print(f"  drawn: {PICTURE.relative_to(ROOT)}")
-
-
-_WORKER_MEMORY = watched(
-    'store = clocs.ingest(some, source, folder + "/store")',
-    'clocs.embed_store("cmsc-chapman", store, folder + "/archive", workers=2)',
-)
-
-
-def embedding_memory() -> None:
-    """Measure the peak memory of an embedding worker, at 2,000 and at 10,000 recordings."""
-    with scratch() as folder:
-        counts = (2000, 10_000)
-        small, large = (in_child(_WORKER_MEMORY, count, DATA / "chapman.zip", folder / str(count)) for count in counts)
-    print(f"  a worker's peak: {small / 2**20:.0f} MB at 2,000, {large / 2**20:.0f} MB at 10,000 recordings")
-    line("embedding worker's memory, 10,000 / 2,000", large / small, 1.1, at_least=False, unit="x")

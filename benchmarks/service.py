@@ -1,7 +1,8 @@
-"""Benchmarks of the service: overhead of HTTP, overload, and shutdown under load."""
+"""Benchmarks of the service: its demonstration, overhead of HTTP, overload, and shutdown under load."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import secrets
@@ -12,18 +13,20 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import psutil
-from measuring import line, scratch
-from service_load import processor_seconds
+from measuring import in_turns, line, processor_seconds, ratios, scratch
+from service_load import processor_seconds_of
 
 import clocs
 from clocs.formats.writing import write
+from clocs.inference.preparation import prepare
+from clocs.service.demo import RECORDS, make_demo
 
 ENCODER = "clocs-small"
 LEADS = ("II", "V2", "aVL", "aVR")
@@ -32,6 +35,24 @@ OVERLOAD, OVERLOAD_SECONDS = 5.0, 10.0
 CROWD, CROWD_ROUNDS = (8, 200), 2
 ENDS = 3
 LOAD = Path(__file__).with_name("service_load.py")
+
+
+def demo_time() -> None:
+    """Compare making the demonstration with its network alone on the same number of prepared frames."""
+    encoder = clocs.load_encoder(ENCODER)
+    with scratch() as folder:
+        places = (folder / str(number) for number in itertools.count())
+        recording = next(iter(clocs.ingest("synthetic", None, folder / "one", options={"num_records": 1, "leads": 12})))
+        prepared = prepare(recording, encoder.input)
+        ways = {
+            "network": lambda: [encoder.embed_prepared(prepared) for _ in range(RECORDS)],
+            "demonstration": lambda: make_demo(next(places), ENCODER),
+        }
+        taken = in_turns(ways, 3, processor_seconds)
+    alone, whole = (statistics.median(times) for times in taken.values())
+    print(f"  processor time: network alone {alone:.1f} s, demonstration {whole:.1f} s")
+    found = ratios(taken["demonstration"], taken["network"])
+    line("demonstration / network alone", found, 2.0, at_least=False, unit="x")
 
 
 def service_speed() -> None:
@@ -46,7 +67,7 @@ def service_speed() -> None:
         clients, others = (
             stack.enter_context(_helper("clients", ecg, one.port, one.token)) for one in (service, by_onnx)
         )
-        ways = {
+        ways: dict[str, Callable[[], dict[str, Any]]] = {
             "functions, one thread": lambda: bare.measured(seconds=SECONDS),
             "processes and threads, 4 at once": lambda: pool.measured(clients=CLIENTS, seconds=SECONDS),
             "service, 4 clients": lambda: _asked(service, clients, CLIENTS),
@@ -119,9 +140,9 @@ def service_crowd() -> None:
         clients.measured(clients=CROWD[0], seconds=SECONDS)
         for _ in range(CROWD_ROUNDS):
             for count in CROWD:
-                used = processor_seconds(service.process.pid)
+                used = processor_seconds_of(service.process.pid)
                 found = clients.measured(clients=count, seconds=seconds)
-                used = processor_seconds(service.process.pid) - used
+                used = processor_seconds_of(service.process.pid) - used
                 outcomes = Counter(status for status, _, _ in found["answers"])
                 rates[count].append(outcomes[200] / found["seconds"])
                 told = ", ".join(f"{number} {status}" for status, number in outcomes.most_common())
@@ -158,12 +179,12 @@ def service_end() -> None:
 
 def _asked(service: _Service, clients: _Helper, count: int) -> dict[str, Any]:
     """Return times and the processor time of the service, in the form of the other measurements."""
-    used = processor_seconds(service.process.pid)
+    used = processor_seconds_of(service.process.pid)
     found = clients.measured(clients=count, seconds=SECONDS)
     if {status for status, _, _ in found["answers"]} != {200}:
         raise RuntimeError("the service refused")
     times = [seconds for _, seconds, _ in found["answers"]]
-    return {"times": times, "processor": processor_seconds(service.process.pid) - used, "seconds": found["seconds"]}
+    return {"times": times, "processor": processor_seconds_of(service.process.pid) - used, "seconds": found["seconds"]}
 
 
 def _rate(found: dict[str, Any]) -> float:
@@ -231,6 +252,8 @@ class _Helper:
     def __init__(self, *arguments: object) -> None:
         command = [sys.executable, str(LOAD), *map(str, arguments)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        self._answers = self.process.stdout
         self.result()
 
     def ask(self, **asked: Any) -> None:
@@ -243,11 +266,10 @@ class _Helper:
         return self.result()
 
     def answered(self) -> bool:
-        return bool(select.select([self.process.stdout], [], [], 0)[0])
+        return bool(select.select([self._answers], [], [], 0)[0])
 
     def result(self) -> dict[str, Any]:
-        assert self.process.stdout is not None
-        found: dict[str, Any] = json.loads(self.process.stdout.readline())
+        found: dict[str, Any] = json.loads(self._answers.readline())
         return found
 
 

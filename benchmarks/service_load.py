@@ -14,6 +14,7 @@ import io
 import json
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,14 @@ MOST = 200_000
 """Requests of one measurement."""
 TIMEOUT_SECONDS = 30.0
 BOUNDARY = "boundary-of-a-benchmark"
+REQUEST_ID = "request-of-a-benchmark"
 
 
 def files_in(folder: str) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(Path(folder).iterdir())}
 
 
-def processor_seconds(pid: int | None = None) -> float:
+def processor_seconds_of(pid: int | None = None) -> float:
     """Return the processor time of a process and its children, including those that ended."""
     main = psutil.Process(pid)
     own = main.cpu_times()
@@ -50,11 +52,14 @@ class Bare:
 
         torch.set_num_threads(1)
         loaded, files = load_encoder(encoder), files_in(folder)
-        self._once = lambda: classes_reply(loaded.classify(read_upload(files))).model_dump_json(exclude_unset=True)
+        self._once: Callable[[], str] = lambda: classes_reply(
+            loaded.classify(read_upload(files)), REQUEST_ID
+        ).model_dump_json(exclude_unset=True)
         self.measure({"seconds": 1.0})
 
     def measure(self, asked: dict[str, Any]) -> dict[str, Any]:
-        started, used, times = time.perf_counter(), time.process_time(), []
+        times: list[float] = []
+        started, used = time.perf_counter(), time.process_time()
         while time.perf_counter() - started < asked["seconds"] and len(times) < MOST:
             before = time.perf_counter()
             self._once()
@@ -97,20 +102,21 @@ class Pool:
 
         files = files_in(self._folder)
         sizes = tuple((name, len(data)) for name, data in files.items())
-        started, used, times = time.perf_counter(), processor_seconds(), []
+        times: list[float] = []
+        started, used = time.perf_counter(), processor_seconds_of()
 
         async def client() -> None:
             while time.perf_counter() - started < seconds and len(times) < MOST:
                 before = time.perf_counter()
                 recording = await self._pool.recording(Upload(io.BytesIO(b"".join(files.values())), sizes, ""))
                 found = await self._threads.run(self._loaded.classify, recording)
-                classes_reply(found).model_dump_json(exclude_unset=True)
+                classes_reply(found, REQUEST_ID).model_dump_json(exclude_unset=True)
                 times.append(time.perf_counter() - before)
 
         await asyncio.gather(*(client() for _ in range(clients)))
         return {
             "times": times,
-            "processor": processor_seconds() - used,
+            "processor": processor_seconds_of() - used,
             "seconds": time.perf_counter() - started,
         }
 

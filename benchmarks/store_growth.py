@@ -12,15 +12,16 @@ A folder of WFDB records gets 100 more. The table shows the ingest of all but th
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from measuring import in_child, scratch
+from measuring import in_child, memory_of_this_process, scratch, seconds
 
 import clocs
 from clocs.core.hashes import content_hash
@@ -34,41 +35,40 @@ PER_SHARD = 512
 SHARDS_PER_SEGMENT = 2048
 SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
 NUM_ADDED = 100
-OPERATIONS = {
-    "open": "pass",
-    "look-up by id": "store.index_of(f'r{len(store) // 3:09d}')",
-    "patients": "store.patient_codes()",
-    "split": "clocs.split(store, name='again', seed=1)",
-    "leak check": "store.split()",
-    "epoch start": "clocs.FrameDataset(store, policy='evaluation', split='default', part='train').patients([0])",
-    "first batch": "store.frames().gather(np.random.default_rng(0).integers(0, len(store), 256))",
-    f"add {NUM_ADDED} files": "clocs.ingest('folder', archive, folder, append=True)",
+OPERATIONS: dict[str, Callable[[clocs.Store, str], object]] = {
+    "open": lambda store, archive: clocs.open_store(store.folder),
+    "look-up by id": lambda store, archive: store.index_of(f"r{len(store) // 3:09d}"),
+    "patients": lambda store, archive: store.patient_codes(),
+    "split": lambda store, archive: clocs.split(store, name="again", seed=1),
+    "leak check": lambda store, archive: store.split(),
+    "epoch start": lambda store, archive: clocs.FrameDataset(
+        store, policy="evaluation", split="default", part="train"
+    ).patients([0]),
+    "first batch": lambda store, archive: store.frames().gather(np.random.default_rng(0).integers(0, len(store), 256)),
+    f"add {NUM_ADDED} files": lambda store, archive: clocs.ingest("folder", archive, store.folder, append=True),
 }
+"""Operations on an open store, some of which use a folder of recordings."""
 FOLDER_SIZES = (1_000, 10_000, 100_000)
-INGEST = "clocs.ingest('folder', sys.argv[1], sys.argv[2])"
-MEASURED = r"""
-import json, re, sys, time
-from pathlib import Path
-import clocs
-before = time.perf_counter()
-{work}
-spent = time.perf_counter() - before
-print(json.dumps([spent, int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1]) / 1e6]))
-"""
-SCRIPT = r"""
-import json, re, sys, time
-from pathlib import Path
-import numpy as np, clocs
-archive, *folders, work = sys.argv[1:]
-for folder in folders:  # the first is small: it pays for imports
-    before = time.perf_counter()
-    store = clocs.open_store(folder)
-    if work != "pass":
-        before = time.perf_counter()
-    exec(work)
-    spent = time.perf_counter() - before
-print(json.dumps([spent, int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1]) / 1e6]))
-"""
+
+
+def measure_operation(name: str, archive: str, *folders: str) -> tuple[float, float]:
+    """Return the seconds of an operation on the last of the stores, and the peak memory of the process in GB.
+
+    Args:
+        name: Name of the operation.
+        archive: Folder of recordings to be added.
+        folders: The store, after a small one that pays for imports.
+    """
+    for folder in folders:
+        store = clocs.open_store(folder)
+        spent = seconds(functools.partial(OPERATIONS[name], store, archive))
+    return spent, memory_of_this_process("VmHWM") / 1024
+
+
+def measure_ingest(archive: str, folder: str) -> tuple[float, float]:
+    """Return the seconds of an ingest, and the peak memory of the process in GB."""
+    spent = seconds(lambda: clocs.ingest("folder", archive, folder))
+    return spent, memory_of_this_process("VmHWM") / 1024
 
 
 def write_linked_store(folder: Path, num_records: int, num_samples: int = 5000) -> None:
@@ -135,7 +135,7 @@ def measure_added_files(sizes: Sequence[int]) -> None:
             archive, cells = folder / "archive", []
             for first, count in ((0, size), (size, NUM_ADDED), (size + NUM_ADDED, 0)):
                 write_records_of_one_lead(archive, first, count)
-                spent, memory = in_child(MEASURED.format(work=INGEST), archive, folder / "store")
+                spent, memory = in_child(measure_ingest, archive, folder / "store")
                 cells.append(f"{spent:.2f} s, {memory:.2f} GB")
             print(f"| {size:,} | {' | '.join(cells)} |", flush=True)
 
@@ -168,8 +168,9 @@ def main() -> None:
             write_linked_store(folder / "small", PER_SHARD)
             write_linked_store(folder / "store", size)
             cells = []
-            for work in OPERATIONS.values():
-                spent, memory = in_child(SCRIPT, folder / "archive", folder / "small", folder / "store", work)
+            for name in OPERATIONS:
+                stores = folder / "small", folder / "store"
+                spent, memory = in_child(measure_operation, name, folder / "archive", *stores)
                 cells.append(f"{spent:.3f} s, {memory:.2f} GB")
             print(f"| {size:,} | {' | '.join(cells)} |", flush=True)
 

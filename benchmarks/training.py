@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import statistics
 from collections.abc import Callable
 from pathlib import Path
@@ -11,12 +12,15 @@ import numpy as np
 import torch
 from encoder_forms import Layers
 from lightning_fabric import Fabric
-from measuring import DATA, ROOT, in_child, line, scratch, seconds
+from measuring import DATA, ROOT, in_child, in_turns, line, memory_of_this_process, ratios, scratch, seconds
 from scipy.optimize import nnls
 from torch import Tensor
 
 import clocs
+from clocs.encoders import ResNet
 from clocs.losses import PatientNCELoss
+from clocs.methods import CMSC
+from clocs.training.batches import Batches
 from clocs.training.config_resolution import resolve_config
 from clocs.training.data import build_training_data, open_training_stores
 from clocs.training.initialization import build_initial_encoder, build_initial_method
@@ -42,17 +46,12 @@ def training_speed() -> None:
             "bare": _bare([(batch["views"], batch["patient"]) for batch in batches], loop),
             "naive": _naive([batch["views"] for batch in batches], names),
         }
-        for way in ways.values():
-            way()
-        taken: dict[str, list[float]] = {name: [] for name in ways}
-        for _ in range(ROUNDS):
-            for name, way in ways.items():
-                taken[name].append(seconds(way))
+        taken = in_turns(ways, ROUNDS, seconds)
     for name, times in taken.items():
         print(f"  {name}: {2 * BATCH * STEPS / statistics.median(times):,.0f} frames/s")
-    ratio = {name: statistics.median(b / a for a, b in zip(taken["clocs"], taken[name], strict=True)) for name in taken}
-    line("training from the store / bare loop in memory", ratio["bare"], 0.9, unit="x")
-    line("training from the store / naive loop in memory", ratio["naive"], 1.0, unit="x")
+    for other, least in (("bare", 0.9), ("naive", 1.0)):
+        found = ratios(taken[other], taken["clocs"])
+        line(f"training from the store / {other} loop in memory", found, least, unit="x")
 
 
 def chapman_loop(folder: Path) -> Loop:
@@ -114,61 +113,49 @@ def _naive(batches: list[Tensor], names: list[list[str]]) -> Callable[[], None]:
     def steps() -> None:
         for views, patients in zip(batches, names, strict=True):
             optimizer.zero_grad()
-            loss(encoder(views[:, 0]), encoder(views[:, 1]), patients).backward()
+            torch.autograd.backward(loss(encoder(views[:, 0]), encoder(views[:, 1]), patients))
             optimizer.step()
 
     return steps
 
 
-_GROWTH = """
-import ctypes, json, sys, time
-import numpy as np, torch, clocs
-from clocs.losses import PatientNCELoss
-from clocs.encoders import ResNet
-from clocs.methods import CMSC
-from clocs.training.batches import Batches
-torch.set_num_threads(1)
-size, store = int(sys.argv[1]), clocs.open_store(sys.argv[2])
-policy = store.frame_policy("segments")
-raw = policy.model_copy(update={"normalisation": "none"})
-maker = Batches([clocs.FrameDataset(store, policy=raw)], [policy], CMSC(ResNet()), 0)
-random = np.random.default_rng(0)
-for start in range(0, len(maker), 1024):  # the store's own pages shall not count as memory of a batch
-    maker.make(np.arange(start, min(start + 1024, len(maker))), 0, "touch")
-
-def status(name):
-    return next(int(line.split()[1]) / 1024 for line in open("/proc/self/status") if line.startswith(name))
-
-def measured(work):
+def time_and_memory(work: Callable[[int], object], size: int) -> tuple[float, float]:
+    """Return the seconds of a call for this size, and by how many MB it raises the memory of the process."""
     work(256)
     ctypes.CDLL(None).malloc_trim(0)  # memory kept from before would hide what a batch takes
-    before = status("VmRSS")
-    open("/proc/self/clear_refs", "w").write("5")  # the peak starts anew
+    before = memory_of_this_process("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
     work(size)
-    peak = status("VmHWM") - before
-    times = []
-    for _ in range(3):
-        began = time.perf_counter()
-        work(size)
-        times.append(time.perf_counter() - began)
-    return [sorted(times)[1], peak]
+    peak = memory_of_this_process("VmHWM") - before
+    return statistics.median(seconds(lambda: work(size)) for _ in range(3)), peak
 
-def assemble(size):
-    return maker.make(random.integers(0, len(maker), size), 0, "bench", 0)
 
-def loss(size):
-    embeddings = torch.randn(size, 2, 128, requires_grad=True)
-    PatientNCELoss()(embeddings, torch.randint(size // 2, (size,))).backward()
+def batch_and_loss(size: int, folder: str) -> list[tuple[float, float]]:
+    """Return seconds and memory of making a batch of this size, and of its loss."""
+    torch.set_num_threads(1)
+    store = clocs.open_store(folder)
+    policy = store.frame_policy("segments")
+    raw = policy.model_copy(update={"normalization": "none"})
+    maker = Batches([clocs.FrameDataset(store, policy=raw)], [policy], CMSC(ResNet()), 0)
+    random = np.random.default_rng(0)
+    for start in range(0, len(maker), 1024):  # the store's own pages shall not count as memory of a batch
+        maker.make(np.arange(start, min(start + 1024, len(maker))), 0, "touch")
 
-print(json.dumps([measured(assemble), measured(loss)]))
-"""
+    def assemble(size: int) -> object:
+        return maker.make(random.integers(0, len(maker), size), 0, "bench", 0)
+
+    def loss(size: int) -> None:
+        embeddings = torch.randn(size, 2, 128, requires_grad=True)
+        torch.autograd.backward(PatientNCELoss()(embeddings, torch.randint(size // 2, (size,))))
+
+    return [time_and_memory(assemble, size), time_and_memory(loss, size)]
 
 
 def loss_growth() -> None:
     """Measure time and memory of a batch and its loss for 256 to 16,384 instances, and draw the plot of the docs."""
     with scratch() as folder:
         clocs.ingest("chapman", DATA / "chapman.zip", folder / "store", workers=2)
-        rows = np.array([in_child(_GROWTH, size, folder / "store") for size in SIZES])
+        rows = np.array([in_child(batch_and_loss, size, folder / "store") for size in SIZES])
     sizes = np.array(SIZES, float)
     fits: dict[str, Any] = {}
     for place, part in enumerate(("making a batch", "its loss")):

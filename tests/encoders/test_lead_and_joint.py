@@ -28,7 +28,7 @@ def test_the_embedding_is_that_of_each_lead_and_the_joint_one(parts: tuple[ResNe
     torch.testing.assert_close(headed(signals), headed.linear(expected))
 
 
-def test_leads_that_no_frame_has_are_embedded_as_zeros(parts: tuple[ResNet, ResNet]) -> None:
+def test_absent_leads_are_embedded_once_as_zeros(parts: tuple[ResNet, ResNet]) -> None:
     lead, joint = parts
     encoder = LeadAndJointEncoder(lead, joint, embedding_dim=18, head="none").eval()
     signals, mask = torch.randn(2, 3, 500), torch.tensor([[True, False, False], [True, False, True]])
@@ -37,7 +37,7 @@ def test_leads_that_no_frame_has_are_embedded_as_zeros(parts: tuple[ResNet, ResN
     assert isinstance(lead_encoder, ResNet)
     lead_encoder.register_forward_hook(lambda _module, inputs, _output: rows.append(len(inputs[0])))
     torch.testing.assert_close(encoder(signals, mask), encoder(signals * mask.unsqueeze(2)))
-    assert rows == [1, 4, 6], "one frame of zeros, two leads of two frames; then all leads"
+    assert rows == [1, 3, 6], "a lead of zeros, the three that are present; then all leads"
 
 
 def test_parts_that_do_not_fit_are_refused(parts: tuple[ResNet, ResNet]) -> None:

@@ -86,16 +86,15 @@ class LeadAndJointEncoder(Encoder):
         self.joint_encoder.remove_head()
 
     def _of_leads(self, signals: Tensor, lead_mask: Tensor | None) -> Tensor:
-        """Return the embeddings of all leads (N, C E'). Leads that no frame has are computed once."""
+        """Return the embeddings of all leads (N, C E'). In inference, an absent lead takes no time."""
         count, channels, length = signals.shape
-        if lead_mask is None or self.training or torch.compiler.is_compiling() or lead_mask.any(0).all():
-            every: Tensor = self.lead_encoder(signals.reshape(-1, 1, length))
+        leads = signals.reshape(-1, 1, length)
+        if lead_mask is None or self.training:
+            every: Tensor = self.lead_encoder(leads)
             return every.reshape(count, -1)
-        used = lead_mask.any(0)
-        embeddings: Tensor = self.lead_encoder(signals.new_zeros(1, 1, length)).repeat(count, channels, 1)
-        embeddings[:, used] = self.lead_encoder(signals[:, used].reshape(-1, 1, length)).reshape(
-            count, int(used.sum()), -1
-        )
+        present = lead_mask.flatten().nonzero()[:, 0]
+        absent: Tensor = self.lead_encoder(leads.new_zeros(1, 1, length))
+        embeddings = absent.repeat(count * channels, 1).index_copy(0, present, self.lead_encoder(leads[present]))
         return embeddings.reshape(count, -1)
 
 

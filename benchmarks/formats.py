@@ -91,18 +91,18 @@ def _pandas_bare(path: Path) -> object:
 
 
 RIVALS = {
-    "wfdb": Rival("wfdb", _wfdb, "published/*.hea", 7.2),
-    "muse-xml": Rival("ecgdatakit", _ecgdatakit, "muse/*.xml", 0.83),
+    "wfdb": Rival("wfdb", _wfdb, "published/*.hea"),
+    "muse-xml": Rival("ecgdatakit", _ecgdatakit, "muse/*.xml"),
     "aecg": Rival("ecgdatakit", _ecgdatakit, "aecg/*.xml"),
-    "philips-xml": Rival("ecgdatakit", _ecgdatakit, "philips/*", 2.4),
-    "philips-xml, again": Rival("sierraecg", _sierraecg, "philips/*", 9.9),
-    "dicom": Rival("pydicom", _pydicom, "dicom/*.dcm", 0.78),
-    "scp": Rival("ecgdatakit", _ecgdatakit, "scp/*.scp", 3.6),
+    "philips-xml": Rival("ecgdatakit", _ecgdatakit, "philips/*"),
+    "philips-xml, again": Rival("sierraecg", _sierraecg, "philips/*"),
+    "dicom": Rival("pydicom", _pydicom, "dicom/*.dcm", 0.8),
+    "scp": Rival("ecgdatakit", _ecgdatakit, "scp/*.scp"),
     "edf": Rival("pyedflib", _pyedflib, "written/*.edf"),
     "ishne": Rival("ecgdatakit", _ecgdatakit, "ishne/*.ecg"),
-    "mfer": Rival("ecgdatakit", _ecgdatakit, "mfer/*.mwf", 1.43),
-    "chapman-csv": Rival("pandas", _pandas_bare, "published/*.csv", 0.74),
-    "clocs-csv": Rival("pandas", _pandas, "written/*.csv", 0.69),
+    "mfer": Rival("ecgdatakit", _ecgdatakit, "mfer/*.mwf"),
+    "chapman-csv": Rival("pandas", _pandas_bare, "published/*.csv", 0.75),
+    "clocs-csv": Rival("pandas", _pandas, "written/*.csv", 0.75),
 }
 """CardioSoft, Schiller, AliveCor, Apple Watch and iRhythm files have no library."""
 

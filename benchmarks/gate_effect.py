@@ -96,7 +96,7 @@ def without_gate(encoder: clocs.PretrainedEncoder, recording: Recording) -> dict
             except ClocsError:
                 return None
             num_frames = len(prepared.lead) // (1 if encoder.input.all_leads else len(prepared.leads))
-            features = pool_recording_features(encoder.embed_prepared(prepared), num_frames)
+            features = pool_recording_features(encoder.embed_prepared(prepared).reshape(num_frames, -1))
             return {item.name: item.probability for item in classify_features(classifier, features, index)}
     return None
 

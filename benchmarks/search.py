@@ -76,7 +76,7 @@ def _graph_speed(folder: Path, queries: Any) -> None:
         "HNSW, one query at a time, package / bare",
         lambda: [bare.search(queries[at : at + 1], K, params=params) for at in range(200)],
         lambda: [index.search(queries[at : at + 1], K) for at in range(200)],
-        floor=0.8,
+        floor=0.75,
     )
     gone = {f"{number:09d}" for number in range(0, ROWS, 100)}
     hide_patients(index.snapshot, NamedPatients({name: frozenset({name}) for name in gone}))

@@ -57,7 +57,7 @@ def synthetic_speed() -> None:
         processor_seconds,
     )
     print(f"  {len(entries) / statistics.median(taken['recordings']):,.0f} synthetic recordings/s")
-    line("synthetic recordings / normal numbers", ratios(taken["numbers"], taken["recordings"]), 0.5, unit="x")
+    line("synthetic recordings / normal numbers", ratios(taken["numbers"], taken["recordings"]), 0.4, unit="x")
 
 
 def ingest_speed() -> None:
@@ -75,7 +75,7 @@ def ingest_speed() -> None:
     print(f"  {len(records)} records, processor time: wfdb {bare:.1f} s, one worker {serial:.1f} s")
     print(f"  time: one worker {one:.1f} s, two workers {two:.1f} s")
     line("ingest, one worker / bare wfdb loop", bare / serial, 0.7, unit="x")
-    line("ingest, two workers / one worker, quiet", one / two, 1.6, unit="x")
+    line("ingest, two workers / one worker, quiet", one / two, 1.2, unit="x")
 
 
 def gather_speed() -> None:
@@ -102,7 +102,7 @@ def gather_speed() -> None:
         taken = in_turns({"map": from_map, "store": from_store}, ROUNDS, processor_seconds)
     plain, ours = (BATCH * len(batches) / statistics.median(times) for times in taken.values())
     print(f"  {len(store.shards)} shards: memory map {plain:,.0f} frames/s, store {ours:,.0f} frames/s")
-    line("batches from the store / raw memory map", ratios(taken["map"], taken["store"]), 0.9, unit="x")
+    line("batches from the store / raw memory map", ratios(taken["map"], taken["store"]), 0.7, unit="x")
 
 
 def lead_gather_speed() -> None:

@@ -121,6 +121,7 @@ def make_classifier(
     max_distance: float = 1e9,
     heart_rates: tuple[float, float] = (20.0, 250.0),
     set_thresholds: tuple[float, ...] = (),
+    max_frames: int = 23,
 ) -> Classifier:
     """Return a classifier with random weights, and classes that are not sorted.
 
@@ -137,6 +138,7 @@ def make_classifier(
             LeadSet(leads, adjustment, (bins,) * classes, 0.9, 0.8, max_distance, set_thresholds) for leads in lead_sets
         ),
         heart_rates=heart_rates,
+        max_frames=max_frames,
         limitations=("It has seen no paced rhythm.",),
         trained_on={"dataset": "chapman", "split_sha256": "0" * 64},
         encoder_sha256=encoder_sha256,

@@ -101,7 +101,7 @@ def test_a_saved_classifier_is_loaded(tmp_path: Path) -> None:
         "1.whitening": ((EMBEDDING, EMBEDDING), "<f2"),
         "1.whitening_factor": ((EMBEDDING,), "<f4"),
     }
-    assert unseal((tmp_path / "classifier.json").read_bytes(), "")["format"] == "clocs-classifier-4"
+    assert unseal((tmp_path / "classifier.json").read_bytes(), "")["format"] == "clocs-classifier-5"
 
 
 @pytest.mark.parametrize("name", ["classifier.json", "classifier.safetensors"])

@@ -24,7 +24,8 @@ from clocs.core.stated_measurements import StatedMeasurements
 from clocs.datasets import DATASETS, Entry
 from clocs.datasets.dataset import Options
 from clocs.inference import pretrained
-from clocs.inference.preparation import PreparedFrames
+from clocs.inference.classifier import Classifier
+from clocs.inference.preparation import PreparedFrames, prepare
 from clocs.inference.pretrained import PretrainedEncoder, load_encoder
 from clocs.inference.recordings import as_recording
 from clocs.inference.reliability import ReliabilityBin
@@ -337,6 +338,36 @@ def test_a_lead_with_a_fault_is_left_out_with_a_note(of_both: PretrainedEncoder)
     digital[:] = 0
     found = of_both.classify(replace(recording, digital=digital))
     assert (found.classes, found.withheld) == ((), ("no lead is usable",))
+
+
+def test_a_long_recording_is_classified_in_parts_as_long_as_those_of_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Frames of 5 s that overlap by half: 11 of them in 30 s, and 3 in the 10 s that the classifier knows."""
+    make_encoder(tmp_path, POLICY.model_copy(update={"leads": LEADS}))
+    about = unseal((tmp_path / "config.json").read_bytes(), "")
+    made = make_classifier(about["weights_sha256"], max_frames=3)
+    made.save(tmp_path / "classifiers" / "mine")
+    encoder = load_encoder(tmp_path)
+    short = beating(STANDARD_LEADS)
+    long = replace(short, digital=np.tile(short.digital, (1, 3)))
+    pooled: list[Floats] = []
+    probabilities = Classifier.probabilities
+
+    def noted(classifier: Classifier, features: Floats, set_index: int) -> npt.NDArray[np.float64]:
+        pooled.append(features[0])
+        return probabilities(classifier, features, set_index)
+
+    monkeypatch.setattr(Classifier, "probabilities", noted)
+    found = encoder.classify(long)
+    (note,) = (note for note in found.notes if "on average" in note)
+    assert "over 4 parts of at most 10 s" in note
+    assert not any("on average" in note for note in encoder.classify(short).notes)
+    leads = found.leads
+    frames = encoder.embed_prepared(prepare(long, encoder.input, only_leads=leads, overlap=0.5)).reshape(11, -1)
+    parts = [frames[0:3], frames[3:6], frames[6:9], frames[9:11]]
+    expected = np.mean([np.concatenate([part.mean(0), part.max(0), part.min(0)]) for part in parts], axis=0)
+    np.testing.assert_allclose(pooled[0], expected, rtol=1e-5, atol=1e-6)
 
 
 def test_leads_of_no_set_are_rejected(of_both: PretrainedEncoder) -> None:

@@ -92,3 +92,14 @@ def test_independent_findings_have_no_sets(store: Store, parts: dict[str, np.nda
     assert made.card.lead_sets[0].set_thresholds == ()
     assert not parts["sets"].any()
     assert parts["calibration"].sum() == store.split("halves").mask("validation").sum()
+
+
+def test_the_length_that_few_training_recordings_exceed(store: Store, parts: dict[str, np.ndarray]) -> None:
+    """All have two frames, but for one of nine."""
+    targets = task_targets(store, "rhythm")
+    features = recorded(targets, store)
+    num_frames = np.full(len(store), 2, np.int64)
+    expected = fit(store, targets, replace(features, num_frames=num_frames)).card.max_frames
+    num_frames[np.flatnonzero(parts["train"] & targets.included)[0]] = 9
+    longest = fit(store, targets, replace(features, num_frames=num_frames)).card.max_frames
+    assert (expected, longest) == (2, 9)

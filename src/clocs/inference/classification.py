@@ -30,6 +30,10 @@ from clocs.signals.resampling import Floats
 
 SET_NAMES: Final = dict(zip(LEAD_SETS, ("all twelve leads", "the six limb leads", "lead I", "lead II"), strict=True))
 """Names of common sets of leads for sentences."""
+PARTS_NOTE: Final = (
+    "classes describe the recording on average, over {} parts of at most {:g} s, as long as the recordings that the "
+    "classifier was fitted on; a finding of a few seconds may be missed"
+)
 
 
 class JudgedRecording:
@@ -43,7 +47,7 @@ class JudgedRecording:
 
     def __init__(self, recording: Recording, expected: EncoderInput, embed: Callable[[PreparedFrames], Floats]) -> None:
         self.recording, self.expected, self._embed = recording, expected, embed
-        self._pooled: dict[tuple[str, ...], tuple[PreparedFrames, Floats]] = {}
+        self._embedded: dict[tuple[str, ...], tuple[PreparedFrames, Floats]] = {}
 
     @cached_property
     def verdict(self) -> InputVerdict:
@@ -57,14 +61,20 @@ class JudgedRecording:
         check_length(self.recording, self.expected)
         return judge_signal(self.recording)
 
-    def _features(self, leads: tuple[str, ...]) -> tuple[PreparedFrames, Floats]:
-        """Return the frames of these leads, and the features (D,) of the recording."""
-        if leads not in self._pooled:
+    def _frames(self, leads: tuple[str, ...]) -> tuple[PreparedFrames, Floats]:
+        """Return the frames of these leads, and their embeddings (frames, D'), with leads concatenated."""
+        if leads not in self._embedded:
             usable = self.recording.select(self.verdict.leads)
             prepared = prepare(usable, self.expected, only_leads=leads, overlap=OVERLAP)
             num_frames = len(prepared.lead) // (1 if self.expected.all_leads else len(prepared.leads))
-            self._pooled[leads] = prepared, pool_recording_features(self._embed(prepared), num_frames)
-        return self._pooled[leads]
+            self._embedded[leads] = prepared, self._embed(prepared).reshape(num_frames, -1)
+        return self._embedded[leads]
+
+    def _seconds(self, num_frames: int) -> float:
+        """Return the time that overlapping frames take."""
+        rate, length = self.expected.sampling_rate, self.expected.policy.num_samples
+        assert rate is not None  # of the prepared frames
+        return (OVERLAP + (1 - OVERLAP) * num_frames) * length / rate
 
     def classify(self, classifiers: Mapping[str, Classifier]) -> Classification:
         """Return the classes of the recording, or the reasons for which they are withheld.
@@ -94,10 +104,15 @@ class JudgedRecording:
         classifier = classifiers[name]
         lead_set = classifier.card.lead_sets[index]
         try:
-            prepared, features = self._features(lead_set.leads)
+            prepared, frames = self._frames(lead_set.leads)
         except SignalError as error:  # a lead is flat for a frame
             return _withheld(name, classifiers, verdict, (*reasons, error.message), notes)
         notes = (*prepared.notes, *notes, *warnings_for(self.recording))
+        most = classifier.card.max_frames
+        num_parts = -(-len(frames) // most)
+        if num_parts > 1:
+            notes = (*notes, PARTS_NOTE.format(num_parts, self._seconds(most)))
+        features = pool_recording_features(frames, num_parts)
         reasons += judge_features(classifier, index, features, verdict.heart_rate)
         if reasons:
             return _withheld(name, classifiers, verdict, reasons, notes)
@@ -147,15 +162,17 @@ def largest_sets(leads: tuple[str, ...], classifiers: Mapping[str, Classifier]) 
             yield name, usable[0]
 
 
-def pool_recording_features(embeddings: Floats, num_frames: int) -> Floats:
-    """Return the features (D,) of a recording.
+def pool_recording_features(frames: Floats, num_parts: int = 1) -> Floats:
+    """Return the features (D,) of a recording, the mean of those of its parts.
+
+    The maximum of a feature over an hour is far from that over ten seconds, on which a classifier was fitted.
 
     Args:
-        embeddings: Embeddings (rows, E), ordered by time, then by lead.
-        num_frames: Number of frames. Leads of a frame are concatenated.
+        frames: Embeddings of frames (N, E), ordered by time. Leads are concatenated.
+        num_parts: Number of parts, of nearly as many frames each.
     """
-    frames = embeddings.reshape(num_frames, -1)
-    return np.asarray(pool_frames(frames, np.zeros(num_frames, np.int64), 1, POOLING)[0])
+    part = np.arange(len(frames)) * num_parts // len(frames)
+    return np.asarray(pool_frames(frames, part, num_parts, POOLING).mean(axis=0))
 
 
 def classify_features(classifier: Classifier, features: Floats, set_index: int) -> tuple[ClassProbability, ...]:

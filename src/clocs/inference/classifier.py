@@ -72,7 +72,7 @@ class ClassifierCard(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    format: Literal["clocs-classifier-4"] = "clocs-classifier-4"
+    format: Literal["clocs-classifier-5"] = "clocs-classifier-5"
     """Version of the file format."""
     classes: tuple[ClassInfo, ...] = Field(min_length=1)
     """Classes in the order of the weights."""
@@ -86,6 +86,9 @@ class ClassifierCard(BaseModel):
     """Leads that it was fitted on, the largest set first. Each set has weights of its own."""
     heart_rates: tuple[float, float]
     """Lowest and highest heart rate per minute that it was fitted on. Classes of others are withheld."""
+    max_frames: Annotated[int, Field(gt=0)]
+    """Number of frames that 99 % of the recordings that it was fitted on do not exceed. Longer recordings are divided
+    into parts."""
     limitations: tuple[str, ...]
     """Limitations for users, one sentence each."""
     trained_on: dict[str, Any]

@@ -41,6 +41,8 @@ MAX_MEASURED: Final = 400
 """Number of training recordings whose heart rate is measured."""
 RATE_MARGIN: Final = 0.1
 """Fraction by which the range of heart rates is widened, because a sample misses the extremes."""
+LENGTH_QUANTILE: Final = 0.99
+"""Fraction of training recordings that are not longer than a part which is classified at once."""
 DISTANCE_QUANTILE: Final = 0.999
 """Fraction of validation recordings within the limit of the distance."""
 
@@ -106,6 +108,7 @@ def fit_classifier(
         multi_label=targets.task.kind != "multi-class",
         lead_sets=tuple(item.description for item in fitted),
         heart_rates=heart_rates,
+        max_frames=max(_typical_maximum(found.num_frames[trained]) for found in features.values()),
         limitations=(_class_limitation(targets), *dataset.limitations),
         trained_on={
             "dataset": dataset.name,
@@ -138,6 +141,11 @@ def heart_rate_limits(store: Store, records: Bools) -> tuple[float, float]:
     measured = (measure(store.recording(int(row))).heart_rate.value for row in sample)
     rates = [rate for rate in measured if rate is not None] or list(RATE_LIMITS)
     return min(rates) * (1 - RATE_MARGIN), max(rates) * (1 + RATE_MARGIN)
+
+
+def _typical_maximum(num_frames: npt.NDArray[np.int64]) -> int:
+    """Return the number of frames that ``LENGTH_QUANTILE`` of the recordings do not exceed."""
+    return int(np.quantile(num_frames, LENGTH_QUANTILE, method="higher"))
 
 
 def distance_limit(space: FeatureSpace, features: npt.NDArray[np.floating]) -> float:

@@ -177,8 +177,13 @@ def _calibrated(
 def _local(
     store: Store, classifier: Classifier, set_index: int, labels: _Labels, features: RecordingFeatures
 ) -> LocalCalibration:
-    """Calibrate one set of leads, and test it by cross-validation over patients."""
-    known = labels.records & ~np.isnan(features.values).any(axis=1)
+    """Calibrate one set of leads, and test it by cross-validation over patients.
+
+    Recordings that are longer than those of training take no part: their features would have to be computed in parts.
+    """
+    known = (
+        labels.records & ~np.isnan(features.values).any(axis=1) & (features.num_frames <= classifier.card.max_frames)
+    )
     rows = np.flatnonzero(known)
     near = classifier.distances(features.values[rows], set_index) <= classifier.card.lead_sets[set_index].max_distance
     rows = rows[near]

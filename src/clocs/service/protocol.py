@@ -29,8 +29,8 @@ from clocs.service.problems import MEDIA_TYPE
 MAX_CONNECTIONS: Final = 512
 LINGER_SECONDS: Final = 2.0
 """Time in seconds for which the rest of a refused body is discarded before the connection is closed, because many
-clients
-read a response only after sending everything. It also limits the time for which a client may stop reading a response.
+clients read a response only after sending everything. It also limits the time for which a client may stop reading a
+response.
 """
 EARLY_ENDPOINT: Final = PREFIX.rstrip("/")
 """Endpoint name in metrics and logs for requests that were refused unparsed."""

@@ -137,6 +137,7 @@ def _make_encoder(best: Path, folder: Path) -> None:
         multi_label=True,
         lead_sets=(LeadSet(("II", "V2"), ((1.0, 0.0),) * 2, ((),) * 2, None, None, 9.0),),
         heart_rates=(30.0, 200.0),
+        max_frames=3,
         limitations=(),
         trained_on={},
         encoder_sha256=about["weights_sha256"],

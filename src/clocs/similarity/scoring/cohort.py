@@ -27,8 +27,8 @@ Folder = str | os.PathLike[str]
 Bools = npt.NDArray[np.bool_]
 FRAMES: Final = ("encoder", "paper", "segments")
 """Framing of recordings. ``encoder`` and ``paper`` are those of evaluations (``FrameChoice``). ``segments`` is the
-dataset's
-framing for contrasts in time, at any sampling rate."""
+dataset's framing for contrasts in time, at any sampling rate.
+"""
 WHOLE_STORE: Final = "all"
 """Name of the part that is the whole store, which needs no split."""
 MAX_PATIENTS: Final = 10_000

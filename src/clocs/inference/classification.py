@@ -51,7 +51,7 @@ class JudgedRecording:
 
     @cached_property
     def verdict(self) -> InputVerdict:
-        """What the signal lets a classifier say.
+        """The judgement of the signal: usable leads, findings, and reasons to withhold classes.
 
         Raises:
             SignalError: The recording is too short, or its length differs from its header.

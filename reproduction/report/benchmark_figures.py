@@ -46,8 +46,10 @@ def _by_leads(rows: Sequence[Row]) -> Iterator[tuple[str, Any, str]]:
     for dataset, task in dict.fromkeys(task_of(row)[:2] for row in rows):
         cells = {}
         for row in rows:
+            leads = task_of(row)[2]
             if task_of(row)[:2] == (dataset, task) and 1.0 in _intervals(row):
-                cells[row["encoder"]["name"], task_of(row)[2]] = _intervals(row)[1.0]
+                name = row["encoder"]["name"].removesuffix(f", {format_set(leads)}")
+                cells[name, leads] = _intervals(row)[1.0]
         sets = sorted({leads for _, leads in cells}, key=lambda leads: -len(leads) if leads else -np.inf)
         if len(sets) < 2:
             continue

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from clocs.evaluation.benchmark.page import RESULTS
 from clocs.evaluation.benchmark.published_values import published_values
+from clocs.evaluation.benchmark.summary import task_of
 from reproduction.report.page import DASH, Entry, Table
 from reproduction.report.rendering import markdown_table
 from reproduction.report.results import Results
@@ -36,11 +37,11 @@ def benchmark_text(results: Results) -> str:
 
 
 def _task_rows(key: tuple[str, str], cells: list[Any]) -> Iterator[Row]:
-    """Return the rows of a task: the encoders, the best control with any features, and the best published probe."""
+    """Return the rows of a task with all leads: encoders, the best control with any features, the best published."""
     scored = [
         (cell["encoder"]["name"], bool(cell["cell"].get("control")), features, values)
         for cell in cells
-        if (cell["cell"]["dataset"], cell["cell"]["task"]) == key and cell["cell"].get("way", "linear") == "linear"
+        if task_of(cell) == (*key, ()) and cell["cell"].get("way", "linear") == "linear"
         for features, values in _by_features(cell).items()
     ]
     chosen = [

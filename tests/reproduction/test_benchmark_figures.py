@@ -41,8 +41,8 @@ def test_embeddings_are_drawn_by_labels_and_by_leads() -> None:
     cells = [
         _cell("trained", {0.01: 0.7, 1.0: 0.9}),
         _cell("control", {0.01: 0.6, 1.0: 0.8}),
-        _cell("trained", {1.0: 0.75}, ("I",)),
-        _cell("trained", {1.0: 0.85}, ("I", "II")),
+        _cell("trained, lead I", {1.0: 0.75}, ("I",)),
+        _cell("trained, leads I, II", {1.0: 0.85}, ("I", "II")),
     ]
     by_labels, by_leads = benchmark_figures(cells)
     assert by_labels[0] == "figure-labels-physionet2020-cpsc2018"

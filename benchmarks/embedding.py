@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 from measuring import (
     DATA,
-    in_child,
     in_turns,
     line,
     memory_of_workers,
@@ -18,6 +17,7 @@ from measuring import (
     processor_seconds,
     ratios,
     scratch,
+    worker_memory_growth,
 )
 from stores import first_recordings
 
@@ -72,7 +72,4 @@ def embed_memory(count: int, folder: str) -> float:
 
 def embedding_memory() -> None:
     """Measure the peak memory of an embedding worker, at 2,000 and at 10,000 recordings."""
-    with scratch() as folder:
-        small, large = (in_child(embed_memory, count, folder / str(count)) for count in (2000, 10_000))
-    print(f"  a worker's peak: {small:.0f} MB at 2,000, {large:.0f} MB at 10,000 recordings")
-    line("embedding worker's memory, 10,000 / 2,000", large / small, 1.1, at_least=False, unit="x")
+    worker_memory_growth("embedding worker's memory", embed_memory, (2000, 10_000))

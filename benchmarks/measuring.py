@@ -138,6 +138,14 @@ def peak_memory(of: Callable[[], float]) -> Iterator[list[float]]:
         thread.join()
 
 
+def worker_memory_growth(title: str, work: Callable[[int, str], float], counts: tuple[int, int]) -> None:
+    """Print the peak memory of a worker, which a function returns for a number of recordings and an empty folder."""
+    with scratch() as folder:
+        small, large = (in_child(work, count, folder / str(count)) for count in counts)
+    print(f"  a worker's peak: {small:.0f} MB at {counts[0]:,}, {large:.0f} MB at {counts[1]:,} recordings")
+    line(f"{title}, {counts[1]:,} / {counts[0]:,} recordings", large / small, 1.1, at_least=False, unit="x")
+
+
 def memory_of_workers() -> float:
     """Return the own memory in MB of the largest worker process."""
     largest = 0

@@ -26,6 +26,7 @@ from measuring import (
     ratios,
     scratch,
     seconds,
+    worker_memory_growth,
 )
 
 import clocs
@@ -145,10 +146,7 @@ def ingest_memory(count: int, folder: str) -> float:
 
 def memory_growth() -> None:
     """Measure the peak memory of an ingest worker, at 1,000 and at 10,000 recordings."""
-    with scratch() as folder:
-        small, large = (in_child(ingest_memory, count, folder / str(count)) for count in (1000, 10_000))
-    print(f"  a worker's peak: {small:.0f} MB at 1,000, {large:.0f} MB at 10,000 recordings")
-    line("worker memory, 10,000 / 1,000 recordings", large / small, 1.1, at_least=False, unit="x")
+    worker_memory_growth("ingest worker's memory", ingest_memory, (1000, 10_000))
 
 
 def open_and_draw(folder: str) -> tuple[float, float]:

@@ -31,7 +31,7 @@ def read_rows(raw: bytes, num_columns: int, offset: int = 0) -> Iterator[npt.NDA
     yield from map(float_values, csv.open_csv(rows, *_options(num_columns)))
 
 
-@functools.cache
+@functools.lru_cache(maxsize=8)  # a file names the number of columns
 def _options(num_columns: int) -> tuple[Any, Any, Any]:
     import pyarrow as pa
     from pyarrow import csv

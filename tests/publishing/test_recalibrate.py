@@ -90,6 +90,14 @@ def test_what_cannot_be_calibrated_is_refused(encoder: Path, ward: Store, tmp_pa
     assert not (tmp_path / "out").exists()
 
 
+def test_recordings_longer_than_those_of_training_take_no_part(encoder: Path, ward: Store, tmp_path: Path) -> None:
+    """Recordings of the ward have more than one frame."""
+    sha256 = read_config(encoder)["weights_sha256"]
+    make_classifier(sha256, classes=4, max_frames=1).save(encoder / "classifiers" / "mine")
+    with pytest.raises(ConfigError, match="Only 0 patients take part"):
+        recalibrate(encoder, ward, tmp_path / "out")
+
+
 def local_class(patients: int, **adjustment: Any) -> LocalClass:
     bins = (ReliabilityBin(0.0, 0.5, 40, 0.2, 0.25), ReliabilityBin(0.5, 1.0, 1, 0.7, 1.0))
     return LocalClass(patients, ClassAdjustment(**adjustment), bins, {"auc": {"value": 0.9, "low": None, "high": None}})

@@ -12,8 +12,8 @@ import numpy as np
 import clocs
 from clocs.core.errors import ClocsError
 from clocs.core.recording import Recording
-from clocs.inference.classification import classify_features, pool_recording_features
-from clocs.inference.frame_pooling import OVERLAP
+from clocs.inference.classification import classify_features
+from clocs.inference.frame_pooling import OVERLAP, FeatureAverage
 from clocs.inference.input_checks import lead_faults
 from clocs.inference.preparation import prepare
 from clocs.inference.results import Classification
@@ -96,8 +96,9 @@ def without_gate(encoder: clocs.PretrainedEncoder, recording: Recording) -> dict
             except ClocsError:
                 return None
             num_frames = len(prepared.lead) // (1 if encoder.input.all_leads else len(prepared.leads))
-            features = pool_recording_features(encoder.embed_prepared(prepared).reshape(num_frames, -1))
-            return {item.name: item.probability for item in classify_features(classifier, features, index)}
+            average = FeatureAverage(num_frames)
+            average.add(encoder.embed_prepared(prepared).reshape(num_frames, -1))
+            return {item.name: item.probability for item in classify_features(classifier, average.features, index)}
     return None
 
 

@@ -1,4 +1,4 @@
-"""Classes of 48 half-hours with known rhythms: pooled at once, and in parts as long as the training recordings.
+"""Classes of 46 half-hours with known rhythms: judged and pooled as a whole, in parts, and minute by minute.
 
     python benchmarks/long_recordings.py measure MITDB
     python benchmarks/long_recordings.py page
@@ -10,35 +10,35 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from measuring import ROOT
 from page_tables import table, write_tables
 
 import clocs
-from clocs.core.errors import ClocsError
 from clocs.core.sources.source import open_source
+from clocs.inference import long_recordings
 from clocs.inference.classification import JudgedRecording
 
 RESULTS, PAGE = ROOT / "results" / "long-recordings.json", ROOT / "docs" / "how-to" / "abstention.md"
 ENCODER, CLASSIFIER, CLASS, LEAD = "clocs-base", "rhythm", "AFIB", "II"
-WAYS = {"at once": 1_000_000, "in parts": None}
-"""Number of frames that are pooled at once; None: that of the classifier."""
+WAYS = {
+    "as a whole": (math.inf, 1_000_000),
+    "in parts as long as training recordings": (math.inf, None),
+    "in such parts, judged minute by minute": (long_recordings.SECONDS, None),
+}
+"""Seconds that are judged at a time, and frames that are pooled at once; None: those of the classifier."""
 
 
 def measure(folder: Path) -> dict[str, Any]:
     """Return the share of time in atrial fibrillation and its probabilities, by recording."""
     encoder = clocs.load_encoder(ENCODER)
     known = encoder.classifier(CLASSIFIER)
-    ways = {
-        name: {CLASSIFIER: replace(known, card=known.card.model_copy(update={"max_frames": most}))}
-        if most
-        else {CLASSIFIER: known}
-        for name, most in WAYS.items()
-    }
     dataset, source = clocs.DATASETS.get("mitdb"), open_source(folder)
     options = dataset.parse_options({})
     found: dict[str, Any] = {}
@@ -49,13 +49,13 @@ def measure(folder: Path) -> dict[str, Any]:
             continue
         inside = [episode for episode in recording.episodes if episode.label == CLASS]
         share = sum(episode.end - episode.start for episode in inside) / recording.num_samples
-        judged = JudgedRecording(recording.select([LEAD]), encoder.input, encoder.embed_prepared)
         row: dict[str, Any] = {"share": round(share, 4)}
-        for name, classifiers in ways.items():
-            try:
-                classes = {item.name: item.probability for item in judged.classify(classifiers).classes}
-            except ClocsError as error:
-                raise SystemExit(f"{entry.record_id}: {error}") from error
+        for name, (seconds, most) in WAYS.items():
+            card = known.card if most is None else known.card.model_copy(update={"max_frames": most})
+            with patch.object(long_recordings, "SECONDS", seconds):
+                judged = JudgedRecording(recording.select([LEAD]), encoder.input, encoder.embed_prepared)
+                (done,) = judged.classify({CLASSIFIER: replace(known, card=card)})
+            classes = {item.name: item.probability for item in done.classes}
             row[name] = round(classes[CLASS], 4) if classes else None
         found[entry.record_id] = row
     return found
@@ -69,7 +69,9 @@ def page_table(found: dict[str, Any]) -> str:
         groups = [[row for row in given if (row["share"] >= 0.5) == with_class] for with_class in (True, False)]
         cells = [f"{sum(row[name] > 0.5 for row in group)} of {len(group)}" for group in groups]
         rows.append((name, *cells, f"{len(found) - len(given)} of {len(found)}"))
-    return table(("pooled", "above 50 %, with fibrillation", "above 50 %, without", "classes withheld"), rows)
+    return table(
+        ("recordings are pooled", "above 50 %, with fibrillation", "above 50 %, without", "classes withheld"), rows
+    )
 
 
 def main(arguments: list[str]) -> None:

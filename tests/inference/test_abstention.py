@@ -12,8 +12,9 @@ import pytest
 
 from clocs.core.errors import SignalError
 from clocs.core.recording import Recording, quantize
-from clocs.inference.abstention import judge_features, judge_signal, require_signal
+from clocs.inference.abstention import judge_features, judge_signal
 from clocs.inference.feature_space import FeatureSpace
+from clocs.inference.long_recordings import require_signal
 from clocs.inference.pretrained import PretrainedEncoder, load_encoder
 from clocs.inference.recordings import as_recording
 from clocs.inference.report import make_report

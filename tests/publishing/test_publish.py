@@ -17,7 +17,7 @@ from clocs.datasets import DATASETS
 from clocs.datasets.dataset import SplitPolicy
 from clocs.evaluation.leakage import check_leakage
 from clocs.evaluation.recording_classifier import lead_sets_of
-from clocs.inference import classification
+from clocs.inference import classification, long_recordings
 from clocs.inference.abstention import InputVerdict
 from clocs.inference.classification import format_set
 from clocs.inference.pretrained import load_encoder
@@ -76,7 +76,7 @@ def test_the_metrics_of_the_card_are_those_of_its_classifier(
 
     The gate is open, because metrics are those of all test recordings.
     """
-    monkeypatch.setattr(classification, "judge_signal", lambda recording: InputVerdict(recording.leads))
+    monkeypatch.setattr(long_recordings, "judge_signal", lambda recording: InputVerdict(recording.leads))
     monkeypatch.setattr(classification, "judge_patient", lambda recording: ((), ()))
     monkeypatch.setattr(classification, "judge_features", lambda *arguments: ())
     encoder, split = load_encoder(published), store.split()

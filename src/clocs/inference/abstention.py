@@ -10,10 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from clocs.core.errors import SignalError
 from clocs.core.recording import Recording
 from clocs.inference.classifier import Classifier
-from clocs.inference.input_checks import ADVICE, lead_faults, recording_faults, recording_label
+from clocs.inference.input_checks import lead_faults, recording_faults
 from clocs.measurements.signal_quality import assess_signal
 from clocs.signals.resampling import Floats
 
@@ -44,10 +43,10 @@ class InputVerdict:
 
 
 def judge_signal(recording: Recording) -> InputVerdict:
-    """Judge the signal of a recording: its leads, its beats, and pacing.
+    """Judge the signal of a recording as a whole: its leads, its beats, and pacing.
 
     Args:
-        recording: The recording.
+        recording: The recording, of at most a few minutes; see :func:`clocs.inference.long_recordings.judge_minutes`.
 
     Returns:
         Usable leads, findings, and the reasons for which neither classes nor similar patients are reported.
@@ -67,10 +66,7 @@ def judge_signal(recording: Recording) -> InputVerdict:
     leads = tuple(lead for lead in recording.leads if lead not in faults)
     if not leads:
         return InputVerdict(leads, _lead_notes(faults), reasons=("no lead is usable",))
-    reasons = [
-        f"{' '.join(filter(None, (item.lead, item.reason)))}: {item.detail}. {ADVICE[item.reason]}"
-        for item in recording_faults(recording.select(sound))
-    ]
+    reasons = recording_faults(recording.select(sound))
     heart_rate = quality.measurements.heart_rate.value
     if heart_rate is None:
         reasons.append(f"heartbeats cannot be measured: {quality.measurements.heart_rate.reason}")
@@ -78,17 +74,6 @@ def judge_signal(recording: Recording) -> InputVerdict:
         reasons.append("heartbeats cannot be measured: waves as in ventricular fibrillation or flutter")
     findings = (PACED,) if quality.measurements.paced and not reasons else ()
     return InputVerdict(leads, _lead_notes(faults), findings, tuple(reasons), heart_rate)
-
-
-def require_signal(recording: Recording) -> None:
-    """Raise an error if the signal of a recording cannot be judged, so that it is not compared with patients.
-
-    Raises:
-        SignalError: It has no usable lead, or no clear heartbeats.
-    """
-    reasons = judge_signal(recording).reasons
-    if reasons:
-        raise SignalError(f"{recording_label(recording)} is not compared with patients: {'; '.join(reasons)}.")
 
 
 def judge_patient(recording: Recording) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from clocs.core.errors import LeadError, SignalError
 from clocs.core.recording import Recording
-from clocs.inference.abstention import (
-    PACED,
-    PACED_REASON,
-    PACING_CLASSES,
-    InputVerdict,
-    judge_features,
-    judge_patient,
-    judge_signal,
-)
+from clocs.inference.abstention import PACED, PACED_REASON, PACING_CLASSES, judge_features, judge_patient
 from clocs.inference.classifier import Classifier
-from clocs.inference.frame_pooling import OVERLAP, POOLING, pool_frames
+from clocs.inference.frame_pooling import OVERLAP, FeatureAverage
 from clocs.inference.input_checks import recording_label, warnings_for
+from clocs.inference.long_recordings import Minute, judge_minutes, notes_on_minutes, reasons_to_withhold
 from clocs.inference.preparation import EncoderInput, PreparedFrames, check_length, check_unit, format_leads, prepare
 from clocs.inference.results import Classification, ClassProbability
 from clocs.metrics.conformal import prediction_sets
@@ -36,8 +31,50 @@ PARTS_NOTE: Final = (
 )
 
 
+class _Way(NamedTuple):
+    """A set of leads and the longest part, on which the features of a recording depend."""
+
+    leads: tuple[str, ...]
+    max_frames: int
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """The classifier and the set of leads that are used for a recording."""
+
+    classifiers: Mapping[str, Classifier]
+    """Classifiers among which it was chosen."""
+    name: str
+    index: int
+    """Index of the set of leads in the card."""
+    reasons: tuple[str, ...] = ()
+    """Why its classes are withheld already; empty: they are not."""
+
+    @property
+    def classifier(self) -> Classifier:
+        return self.classifiers[self.name]
+
+    @property
+    def way(self) -> _Way:
+        card = self.classifier.card
+        return _Way(card.lead_sets[self.index].leads, card.max_frames)
+
+
+@dataclass
+class _Embedded:
+    """Features of a recording from one set of leads, and what became of its minutes."""
+
+    average: FeatureAverage
+    by_minute: list[tuple[str, ...]] = field(default_factory=list)
+    """The reasons for which each minute is left out; empty for those that are used."""
+    notes: tuple[str, ...] = ()
+    """Notes of the preparation of the last minute, where the rest after the last frame is."""
+
+
 class JudgedRecording:
-    """A recording whose signal is judged, and whose leads are embedded, once for all classifiers.
+    """A recording whose signal is judged, and whose leads are embedded, once for several classifiers.
+
+    Minutes are embedded one after another, so that the memory does not grow with the duration.
 
     Args:
         recording: The recording.
@@ -47,28 +84,82 @@ class JudgedRecording:
 
     def __init__(self, recording: Recording, expected: EncoderInput, embed: Callable[[PreparedFrames], Floats]) -> None:
         self.recording, self.expected, self._embed = recording, expected, embed
-        self._embedded: dict[tuple[str, ...], tuple[PreparedFrames, Floats]] = {}
 
     @cached_property
-    def verdict(self) -> InputVerdict:
-        """The judgement of the signal: usable leads, findings, and reasons to withhold classes.
+    def minutes(self) -> tuple[Minute, ...]:
+        """The minutes of the recording, each with its judgement.
 
         Raises:
-            SignalError: The recording is too short, or its length differs from its header.
+            SignalError: The recording is too short, or its sampling rate is too low.
             UnitError: The recording has another unit.
         """
         check_unit(self.recording, self.expected)
         check_length(self.recording, self.expected)
-        return judge_signal(self.recording)
+        return judge_minutes(self.recording)
 
-    def _frames(self, leads: tuple[str, ...]) -> tuple[PreparedFrames, Floats]:
-        """Return the frames of these leads, and their embeddings (frames, D'), with leads concatenated."""
-        if leads not in self._embedded:
-            usable = self.recording.select(self.verdict.leads)
+    def classify(self, *alternatives: Mapping[str, Classifier]) -> tuple[Classification, ...]:
+        """Return the classes of the recording, or the reasons for which they are withheld.
+
+        Of each mapping, the first classifier with a set of leads that the recording has is used, with its largest set
+        of usable leads. Leads are usable if they are so in half of the minutes, and the other minutes are left out.
+
+        Args:
+            alternatives: Classifiers by name, in order of preference.
+
+        Returns:
+            A classification for each mapping.
+
+        Raises:
+            LeadError: No classifier has a set of leads that the recording has.
+            SignalError: The recording is too short, or its sampling rate is too low.
+            UnitError: The recording has another unit.
+        """
+        for classifiers in alternatives:
+            if next(largest_sets(self.recording.leads, classifiers), None) is None:
+                raise _no_lead_set(self.recording, classifiers)
+        choices = [self._choose(classifiers) for classifiers in alternatives]
+        embedded = self._embed_minutes({choice.way for choice in choices if not choice.reasons})
+        return tuple(
+            self._classification(choice, None if choice.reasons else embedded[choice.way]) for choice in choices
+        )
+
+    def _choose(self, classifiers: Mapping[str, Classifier]) -> _Choice:
+        """Return the first set of leads that is usable in half of the minutes."""
+        available = available_leads(self.recording.leads)
+        for name, classifier in classifiers.items():
+            for index in classifier.card.usable_sets(available):
+                choice = _Choice(classifiers, name, index)
+                if 2 * sum(minute.has_usable(choice.way.leads) for minute in self.minutes) >= len(self.minutes):
+                    return choice
+        name, index = next(largest_sets(self.recording.leads, classifiers))
+        by_minute = [minute.verdict.reasons or _no_set(minute.verdict.leads, classifiers) for minute in self.minutes]
+        reasons = reasons_to_withhold(by_minute) or ("no set of leads is usable in half of the minutes",)
+        return _Choice(classifiers, name, index, reasons)
+
+    def _embed_minutes(self, ways: Collection[_Way]) -> dict[_Way, _Embedded]:
+        """Return the features for each way; a set of leads is embedded once."""
+        found = {way: _Embedded(FeatureAverage(way.max_frames)) for way in ways}
+        for minute, leads in itertools.product(self.minutes, {way.leads for way in ways}):
+            reasons, frames, notes = self._embed_minute(minute, leads)
+            for embedded in (item for way, item in found.items() if way.leads == leads):
+                embedded.by_minute.append(reasons)
+                if not reasons:
+                    embedded.average.add(frames)
+                    embedded.notes = notes
+        return found
+
+    def _embed_minute(self, minute: Minute, leads: tuple[str, ...]) -> tuple[tuple[str, ...], Floats, tuple[str, ...]]:
+        """Return the reasons to leave a minute out, its embeddings (frames, D') with leads concatenated, and notes."""
+        nothing = np.empty((0, 0), np.float32)
+        if not minute.has_usable(leads):
+            return minute.verdict.reasons or (f"{format_leads(leads)} not usable",), nothing, ()
+        usable = minute.recording.select(minute.verdict.leads)
+        try:
             prepared = prepare(usable, self.expected, only_leads=leads, overlap=OVERLAP)
-            num_frames = len(prepared.lead) // (1 if self.expected.all_leads else len(prepared.leads))
-            self._embedded[leads] = prepared, self._embed(prepared).reshape(num_frames, -1)
-        return self._embedded[leads]
+        except SignalError as error:  # a lead is flat for a frame
+            return (error.message,), nothing, ()
+        num_frames = len(prepared.lead) // (1 if self.expected.all_leads else len(prepared.leads))
+        return (), self._embed(prepared).reshape(num_frames, -1), prepared.notes
 
     def _seconds(self, num_frames: int) -> float:
         """Return the time that overlapping frames take."""
@@ -76,82 +167,57 @@ class JudgedRecording:
         assert rate is not None  # of the prepared frames
         return (OVERLAP + (1 - OVERLAP) * num_frames) * length / rate
 
-    def classify(self, classifiers: Mapping[str, Classifier]) -> Classification:
-        """Return the classes of the recording, or the reasons for which they are withheld.
+    def _classification(self, choice: _Choice, embedded: _Embedded | None) -> Classification:
+        """Return the classification of a choice; without features, classes are withheld for its reasons."""
+        minutes, classifier = self.minutes, choice.classifier
+        card, lead_set = classifier.card, classifier.card.lead_sets[choice.index]
+        findings = (PACED,) if 2 * sum(PACED in item.verdict.findings for item in minutes) >= len(minutes) else ()
+        age_reasons, age_notes = judge_patient(self.recording)
 
-        The first classifier with a set of leads that the recording has is used, with its largest set of usable leads.
+        def withheld(reasons: Iterable[str], notes: Iterable[str]) -> Classification:
+            return Classification(
+                choice.name, (), (), card.multi_label, card.limitations, tuple(notes), findings, tuple(reasons)
+            )
 
-        Args:
-            classifiers: Classifiers by name, in order of preference.
-
-        Raises:
-            LeadError: No classifier has a set of leads that the recording has.
-            SignalError: The recording is too short, or its length differs from its header.
-            UnitError: The recording has another unit.
-        """
-        intended = next(largest_sets(self.recording.leads, classifiers), None)
-        if intended is None:
-            raise _no_lead_set(self.recording, classifiers)
-        verdict = self.verdict
-        reasons, age_notes = judge_patient(self.recording)
-        notes = (*verdict.notes, *age_notes)
-        chosen = next(largest_sets(verdict.leads, classifiers), None) if verdict.leads else None
-        if verdict.leads and chosen is None:
-            reasons += (f"no classifier was validated on {format_leads(verdict.leads)} alone",)
-        if verdict.reasons or chosen is None:
-            return _withheld(intended[0], classifiers, verdict, (*verdict.reasons, *reasons), notes)
-        name, index = chosen
-        classifier = classifiers[name]
-        lead_set = classifier.card.lead_sets[index]
-        try:
-            prepared, frames = self._frames(lead_set.leads)
-        except SignalError as error:  # a lead is flat for a frame
-            return _withheld(name, classifiers, verdict, (*reasons, error.message), notes)
-        notes = (*prepared.notes, *notes, *warnings_for(self.recording))
-        most = classifier.card.max_frames
-        num_parts = -(-len(frames) // most)
+        if embedded is None:
+            by_minute = [item.verdict.reasons for item in minutes]
+            notes = (*notes_on_minutes(self.recording, minutes, by_minute), *age_notes)
+            return withheld((*choice.reasons, *age_reasons), notes)
+        notes = (*notes_on_minutes(self.recording, minutes, embedded.by_minute), *age_notes)
+        if reasons := reasons_to_withhold(embedded.by_minute):
+            return withheld((*age_reasons, *reasons), notes)
+        used = [item for item, left_out in zip(minutes, embedded.by_minute, strict=True) if not left_out]
+        notes = (*embedded.notes, *notes, *warnings_for(used[0].recording))
+        num_parts = embedded.average.num_parts
         if num_parts > 1:
-            notes = (*notes, PARTS_NOTE.format(num_parts, self._seconds(most)))
-        features = pool_recording_features(frames, num_parts)
-        reasons += judge_features(classifier, index, features, verdict.heart_rate)
+            notes = (*notes, PARTS_NOTE.format(num_parts, self._seconds(choice.way.max_frames)))
+        rates = [item.verdict.heart_rate for item in used if item.verdict.heart_rate is not None]
+        heart_rate = float(np.median(rates)) if rates else None
+        features = embedded.average.features
+        reasons = age_reasons + judge_features(classifier, choice.index, features, heart_rate)
         if reasons:
-            return _withheld(name, classifiers, verdict, reasons, notes)
-        classes = classify_features(classifier, features, index)
-        if PACED in verdict.findings:
+            return withheld(reasons, notes)
+        classes = classify_features(classifier, features, choice.index)
+        if PACED in findings:
             classes = tuple(item for item in classes if item.name in PACING_CLASSES)
             reasons = () if classes else (PACED_REASON,)
             notes = (*notes, PACED_REASON) if classes else notes
             plausible = None
         else:
-            plausible = prediction_set(classifier, features, index)
-        card = classifier.card
+            plausible = prediction_set(classifier, features, choice.index)
         if lead_set.local is not None:
             notes = (*notes, lead_set.local.note(item.name for item in card.classes))
         return Classification(
-            name,
-            prepared.leads,
+            choice.name,
+            choice.way.leads,
             classes,
             card.multi_label,
             card.limitations,
             notes,
-            verdict.findings,
+            findings,
             reasons,
             plausible,
         )
-
-
-def _withheld(
-    name: str,
-    classifiers: Mapping[str, Classifier],
-    verdict: InputVerdict,
-    reasons: Sequence[str],
-    notes: Sequence[str],
-) -> Classification:
-    """Return a classification without classes."""
-    card = classifiers[name].card
-    return Classification(
-        name, (), (), card.multi_label, card.limitations, tuple(notes), verdict.findings, tuple(reasons)
-    )
 
 
 def largest_sets(leads: tuple[str, ...], classifiers: Mapping[str, Classifier]) -> Iterator[tuple[str, int]]:
@@ -160,19 +226,6 @@ def largest_sets(leads: tuple[str, ...], classifiers: Mapping[str, Classifier]) 
     for name, classifier in classifiers.items():
         if usable := classifier.card.usable_sets(available):
             yield name, usable[0]
-
-
-def pool_recording_features(frames: Floats, num_parts: int = 1) -> Floats:
-    """Return the features (D,) of a recording, the mean of those of its parts.
-
-    The maximum of a feature over an hour is far from that over ten seconds, on which a classifier was fitted.
-
-    Args:
-        frames: Embeddings of frames (N, E), ordered by time. Leads are concatenated.
-        num_parts: Number of parts, of nearly as many frames each.
-    """
-    part = np.arange(len(frames)) * num_parts // len(frames)
-    return np.asarray(pool_frames(frames, part, num_parts, POOLING).mean(axis=0))
 
 
 def classify_features(classifier: Classifier, features: Floats, set_index: int) -> tuple[ClassProbability, ...]:
@@ -224,6 +277,13 @@ def prediction_set(classifier: Classifier, features: Floats, set_index: int) -> 
 def format_set(leads: tuple[str, ...]) -> str:
     """Return a set of leads for a sentence: ``all twelve leads``, or ``leads II, V2``."""
     return SET_NAMES.get(leads, format_leads(leads))
+
+
+def _no_set(leads: tuple[str, ...], classifiers: Mapping[str, Classifier]) -> tuple[str, ...]:
+    """Return as a reason that no classifier has a set of these leads; empty: one has."""
+    if next(largest_sets(leads, classifiers), None):
+        return ()
+    return (f"no classifier was validated on {format_leads(leads)} alone",)
 
 
 def _no_lead_set(recording: Recording, classifiers: Mapping[str, Classifier]) -> LeadError:

@@ -47,3 +47,41 @@ def pool_frames(values: Floats, record: npt.NDArray[np.int64], count: int, pooli
         else:
             pooled[present, columns] = (np.fmax if statistic == "max" else np.fmin).reduceat(values, starts)
     return pooled
+
+
+class FeatureAverage:
+    """Features of a recording of any length: the mean of those of its parts.
+
+    The maximum of a feature over an hour is far from that over ten seconds, on which a classifier was fitted.
+
+    Args:
+        max_frames: Maximum number of frames of a part.
+
+    Example:
+        >>> average = FeatureAverage(max_frames=2)
+        >>> average.add(np.array([[1.0], [3.0], [8.0]], np.float32))
+        >>> average.num_parts, average.features
+        (2, array([5. , 5.5, 4.5], dtype=float32))
+    """
+
+    def __init__(self, max_frames: int) -> None:
+        self.max_frames = max_frames
+        self.num_parts = 0
+        """Number of parts."""
+        self._total: Floats | float = 0.0
+
+    def add(self, frames: Floats) -> None:
+        """Add adjacent frames, divided into parts of nearly the same number.
+
+        Args:
+            frames: Embeddings of frames (N, E), ordered by time. Leads are concatenated.
+        """
+        count = -(-len(frames) // self.max_frames)
+        part = np.arange(len(frames)) * count // len(frames)
+        self._total = self._total + pool_frames(frames, part, count, POOLING).sum(axis=0)
+        self.num_parts += count
+
+    @property
+    def features(self) -> Floats:
+        """The features (D,)."""
+        return np.asarray(self._total / np.float32(self.num_parts), np.float32)

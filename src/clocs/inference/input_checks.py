@@ -19,6 +19,7 @@ GATE: Final = GatePolicy()
 FLATNESS_CHECK: Final = GATE_OFF.model_copy(update={"min_span": GATE.min_span})
 BEAT_CHECKS: Final = GATE_OFF.model_copy(update={"check_sampling_rate": True, "check_electrodes": True})
 """Checks that only warn."""
+LENGTH_CHECK: Final = GATE_OFF.model_copy(update={"match_header_length": True})
 
 ADVICE: Final[dict[Reason, str]] = {
     "unreadable": "Get a complete copy of the file.",
@@ -87,10 +88,16 @@ def lead_faults(recording: Recording) -> dict[str, str]:
     return faults
 
 
-def recording_faults(recording: Recording) -> list[Finding]:
-    """Return faults of a recording as a whole, among them leads that contradict the lead equations."""
+def recording_faults(recording: Recording) -> list[str]:
+    """Return the faults of a recording as a whole with advice, among them leads that contradict the lead equations."""
     findings = assess(recording, GATE)
-    return [item for item in findings if item.reason == "lead_equations" or item.lead not in recording.leads]
+    of_all = (item for item in findings if item.reason == "lead_equations" or item.lead not in recording.leads)
+    return [_with_advice(item) for item in of_all]
+
+
+def length_faults(recording: Recording) -> list[str]:
+    """Return with advice whether the length of a recording differs from its header."""
+    return [_with_advice(item) for item in assess(recording, LENGTH_CHECK) if item.reason == "length"]
 
 
 def check_flat_frames(recording: Recording, policy: FramePolicy, num_frames: int) -> None:
@@ -116,10 +123,19 @@ def warnings_for(recording: Recording) -> tuple[str, ...]:
     )
 
 
+def _with_advice(item: Finding) -> str:
+    """Return a finding and what to do about it."""
+    return f"{_named(item)}. {ADVICE[item.reason]}"
+
+
+def _named(item: Finding) -> str:
+    return f"{' '.join(filter(None, (item.lead, item.reason)))}: {item.detail}"
+
+
 def _raise_for(recording: Recording, findings: list[Finding]) -> None:
     if not findings:
         return
-    faults = "; ".join(f"{' '.join(filter(None, (item.lead, item.reason)))}: {item.detail}" for item in findings)
+    faults = "; ".join(map(_named, findings))
     first = min((item.reason for item in findings), key=REASONS.index)
     error = SignalError(f"{recording_label(recording)} is not embedded: {faults}. {ADVICE[first]}")
     raise error.with_code_hint(CODE_HINTS.get(first, ""))

@@ -194,7 +194,7 @@ class PretrainedEncoder:
         chosen = self.classifier(classifier)  # an unknown name is rejected before any work
         recording = as_recording(source, sampling_rate=sampling_rate, leads=leads, unit=unit)
         available = self.classifiers if classifier is None else {classifier: chosen}
-        return self._judged(recording).classify(available)
+        return self._judged(recording).classify(available)[0]
 
     def classify_side_by_side(
         self, recording: Recording, classifiers: Sequence[str] | None = None
@@ -221,8 +221,7 @@ class PretrainedEncoder:
             suitable = largest_sets(recording.leads, self.classifiers)
             classifiers = [name for name, _ in itertools.islice(suitable, SIDE_BY_SIDE)]
         chosen = [{name: self.classifier(name)} for name in classifiers] or [self.classifiers]
-        judged = self._judged(recording)
-        return tuple(judged.classify(each) for each in chosen)
+        return self._judged(recording).classify(*chosen)
 
     def _judged(self, recording: Recording) -> JudgedRecording:
         return JudgedRecording(recording, self.input, self.embed_prepared)

@@ -212,7 +212,7 @@ class PatientIndex:
         Raises:
             SignalError: The recording has no usable lead, or no clear heartbeats.
         """
-        from clocs.inference.abstention import require_signal
+        from clocs.inference.long_recordings import require_signal
         from clocs.inference.preparation import prepare
         from clocs.inference.recordings import as_recording
         from clocs.similarity.archive.recording_vectors import pool_recording, rows_to_embed

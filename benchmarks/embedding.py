@@ -47,9 +47,9 @@ def embedding_speed() -> None:
 
 def _embedding_speed(name: str, store: Store, folder: Path) -> None:
     encoder = clocs.load_encoder(name)
-    rows = [rows_to_embed(prepare(recording, encoder.input), encoder.input) for recording in store]
+    rows = [rows_to_embed(prepare(recording, encoder.input)) for recording in store]
     frames, masks = (
-        np.concatenate(parts) for parts in zip(*((row.frames, row.lead_mask) for row in rows), strict=True)
+        np.concatenate(parts) for parts in zip(*((row.signals(), row.lead_mask) for row in rows), strict=True)
     )
     archives = (folder / str(number) for number in itertools.count())
     ways: dict[str, Callable[[], object]] = {

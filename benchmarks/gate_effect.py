@@ -95,9 +95,8 @@ def without_gate(encoder: clocs.PretrainedEncoder, recording: Recording) -> dict
                 prepared = prepare(recording, encoder.input, only_leads=leads, overlap=OVERLAP)
             except ClocsError:
                 return None
-            num_frames = len(prepared.lead) // (1 if encoder.input.all_leads else len(prepared.leads))
-            average = FeatureAverage(num_frames)
-            average.add(encoder.embed_prepared(prepared).reshape(num_frames, -1))
+            average = FeatureAverage(len(prepared.windows))
+            average.add(encoder.embed_prepared(prepared).reshape(len(prepared.windows), -1))
             return {item.name: item.probability for item in classify_features(classifier, average.features, index)}
     return None
 

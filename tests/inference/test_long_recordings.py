@@ -129,7 +129,7 @@ def test_a_minute_is_embedded_once_for_classifiers_of_the_same_leads(encoder: Pr
     embedded: list[tuple[tuple[str, ...], int]] = []
 
     def embed(prepared: PreparedFrames) -> Floats:
-        embedded.append((prepared.leads, len(prepared.frames)))
+        embedded.append((prepared.leads, len(prepared)))
         return encoder.embed_prepared(prepared)
 
     four, single = ({name: encoder.classifiers[name]} for name in ("four", "single"))

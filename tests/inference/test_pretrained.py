@@ -277,7 +277,7 @@ def test_classifiers_side_by_side_share_the_embeddings(
     embedded: list[int] = []
 
     def counted(prepared: PreparedFrames) -> Floats:
-        embedded.append(len(prepared.frames))
+        embedded.append(len(prepared))
         return PretrainedEncoder.embed_prepared(encoder, prepared)
 
     monkeypatch.setattr(encoder, "embed_prepared", counted)

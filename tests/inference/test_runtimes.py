@@ -22,7 +22,7 @@ def test_onnx_runtime_and_torch_agree(encoder: PretrainedEncoder, twelve: Record
     other = load_encoder(encoder.folder, device="cpu")
     assert (encoder.runtime, other.runtime) == ("onnxruntime", "torch")
     for copies in (1, 40):  # more frames than go through at once
-        frames = np.concatenate([prepare(twelve, encoder.input).frames] * copies)
+        frames = np.concatenate([prepare(twelve, encoder.input).signals()] * copies)
         np.testing.assert_allclose(other.embed_frames(frames), encoder.embed_frames(frames), atol=1e-5)
     assert other.embed_frames(frames[:0]).shape == (0, encoder.embedding_dim)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +11,12 @@ import torch
 
 import clocs
 from clocs.core.errors import LeadError
-from clocs.core.recording import Recording
-from clocs.inference.preparation import prepare
-from clocs.inference.pretrained import load_encoder
+from clocs.core.recording import Provenance, Recording
+from clocs.inference.preparation import in_batches, prepare
+from clocs.inference.pretrained import PretrainedEncoder, load_encoder
 from clocs.signals.leads import STANDARD_LEADS
+from clocs.signals.resampling import resample
+from clocs.similarity.archive.recording_vectors import rows_to_embed
 from tests.conftest import make_recording
 from tests.inference.conftest import EMBEDDING, make_twelve_leads
 
@@ -41,10 +44,10 @@ def test_a_frame_of_all_leads_has_one_embedding(plain: Path, twelve: Recording) 
     assert (made.values.shape, made.lead, made.leads) == ((2, EMBEDDING), ("all", "all"), STANDARD_LEADS)
     assert made.start.tolist() == [0.0, 5.0]
     ready = prepare(twelve, encoder.input)
-    assert ready.frames.shape == (2, 12, 1000)
+    assert ready.signals().shape == (2, 12, 1000)
     assert ready.lead_mask.all()
     with torch.inference_mode():
-        truth = encoder.module(torch.from_numpy(ready.frames)).numpy()
+        truth = encoder.module(torch.from_numpy(ready.signals())).numpy()
     np.testing.assert_allclose(made.values, truth, atol=1e-5)
     np.testing.assert_allclose(load_encoder(plain, device="cpu").embed(twelve).values, truth, atol=1e-6)
 
@@ -72,10 +75,10 @@ def test_a_missing_lead_is_rejected_without_lead_dropout(
     ready = prepare(lacking, encoder.input)
     at = STANDARD_LEADS.index("V3")
     assert (~ready.lead_mask).nonzero()[1].tolist() == [at, at]
-    assert not ready.frames[:, at].any()
+    assert not ready.signals()[:, at].any()
     assert "lead V3 of the encoder not in the recording" in ready.notes
     with torch.inference_mode():
-        truth = encoder.module(torch.from_numpy(ready.frames), torch.from_numpy(ready.lead_mask)).numpy()
+        truth = encoder.module(torch.from_numpy(ready.signals()), torch.from_numpy(ready.lead_mask)).numpy()
     np.testing.assert_allclose(encoder.embed(lacking).values, truth, atol=1e-5)
 
 
@@ -107,7 +110,7 @@ def test_with_lead_dropout_single_leads_are_embedded_with_others_masked(
     for place in range(12):
         only = np.zeros_like(ready.lead_mask)
         only[:, place] = True
-        rows = encoder.embed_frames(ready.frames * only[..., None], only)
+        rows = encoder.embed_frames(ready.signals() * only[..., None], only)
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
         mean = rows.mean(axis=0)
         np.testing.assert_allclose(held[0, place], mean / np.linalg.norm(mean), atol=1e-5)
@@ -125,3 +128,37 @@ def test_without_lead_dropout_single_leads_have_no_vectors(plain: Path, store: P
     found = clocs.open_index(tmp_path / "index").similar(clocs.open_store(store).recording(3), 2)
     assert [item.why for item in found.neighbors] == [(), ()]
     assert not [note for note in found.notes if "leads are not compared" in note]
+
+
+@pytest.mark.parametrize("scope", ["lead", "frame"])
+@pytest.mark.parametrize("dropout", [False, True])
+def test_rows_are_made_as_they_are_needed(scope: str, dropout: bool, twelve: Recording, tmp_path: Path) -> None:
+    """Any rows equal those of all rows; a lead alone is normalized with the others, and then they are masked."""
+    trained = load_encoder(make_twelve_leads(tmp_path, lead_dropout=dropout)).input
+    policy = trained.policy.model_copy(update={"normalization": "minmax", "normalization_scope": scope})
+    expected = trained.model_copy(update={"policy": policy, "normalization": "minmax"})
+    ready = prepare(twelve, expected, overlap=0.5)
+    signal = resample(twelve.select(STANDARD_LEADS).physical(), 500, 200)
+    literal = policy.normalize(np.stack([signal[:, begin : begin + 1000] for begin in (0, 500, 1000)]))
+    np.testing.assert_array_equal(ready.signals(), literal)
+    rows = rows_to_embed(ready)
+    assert len(rows) == (3 * 13 if dropout else 3)
+    np.testing.assert_array_equal(rows.signals(1, 3), literal[1:])
+    if dropout:
+        np.testing.assert_array_equal(rows.signals(3 + 12 + 5, 3 + 12 + 6)[0, 5], literal[1, 5])
+        assert not rows.signals(3 + 12 + 5, 3 + 12 + 6)[0, [0, 4, 6, 11]].any()
+
+
+def test_batches_have_rows_of_several_recordings(twelve: Recording, encoder: PretrainedEncoder) -> None:
+    twelve = replace(twelve, provenance=Provenance())
+    short = replace(twelve, digital=twelve.digital[:, :2500])
+    ready = [prepare(recording, encoder.input) for recording in (twelve, short, twelve)]
+    assert [len(item) for item in ready] == [8, 4, 8]
+    made = list(in_batches(ready, 6))
+    assert [len(signals) for signals, _ in made] == [6, 6, 6, 2]
+    np.testing.assert_array_equal(
+        np.concatenate([signals for signals, _ in made]), np.concatenate([item.signals() for item in ready])
+    )
+    np.testing.assert_array_equal(
+        encoder.embed_prepared(*ready), encoder.embed_frames(np.concatenate([item.signals() for item in ready]))
+    )

@@ -158,8 +158,7 @@ class JudgedRecording:
             prepared = prepare(usable, self.expected, only_leads=leads, overlap=OVERLAP)
         except SignalError as error:  # a lead is flat for a frame
             return (error.message,), nothing, ()
-        num_frames = len(prepared.lead) // (1 if self.expected.all_leads else len(prepared.leads))
-        return (), self._embed(prepared).reshape(num_frames, -1), prepared.notes
+        return (), self._embed(prepared).reshape(len(prepared.windows), -1), prepared.notes
 
     def _seconds(self, num_frames: int) -> float:
         """Return the time that overlapping frames take."""

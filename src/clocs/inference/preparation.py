@@ -5,7 +5,7 @@ Recordings are resampled, cut and normalized as in training, with a note. Incomp
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
@@ -72,10 +72,15 @@ class EncoderInput(BaseModel):
 
 @dataclass(frozen=True)
 class PreparedFrames:
-    """Frames in the encoder's input format. Rows are ordered by time, then by lead."""
+    """Frames in the encoder's input format, which are made when they are needed. Rows are ordered by time, then lead.
 
-    frames: Floats
-    """Normalized frames, (rows, C, S); zero where a lead is missing."""
+    A frame of twelve leads takes as much memory as ten seconds of one lead, and overlapping frames share samples.
+    """
+
+    windows: Floats
+    """Windows of the resampled leads before normalization, (frames, leads, S); a view."""
+    frame: npt.NDArray[np.int64]
+    """Window of each row, (rows,)."""
     lead_mask: npt.NDArray[np.bool_]
     """False where a lead is missing, (rows, C)."""
     lead: tuple[str, ...]
@@ -86,6 +91,51 @@ class PreparedFrames:
     """Seconds from the recording's first sample to the start of the frame, (rows,)."""
     notes: tuple[str, ...]
     """Corrections and omissions, one sentence each."""
+    expected: EncoderInput
+    """The encoder's input format."""
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    def signals(self, begin: int = 0, end: int | None = None) -> Floats:
+        """Return normalized frames (rows, C, S), zero where a lead is missing.
+
+        Args:
+            begin: First row.
+            end: Row after the last one. None: all that follow.
+        """
+        frame, lead_mask, policy = self.frame[begin:end], self.lead_mask[begin:end], self.expected.policy
+        if not self.expected.all_leads:
+            place = {lead: row for row, lead in enumerate(self.leads)}
+            return policy.normalize(self.windows[frame, [place[lead] for lead in self.lead[begin:end]]][:, None])
+        needed, place_of_row = np.unique(frame, return_inverse=True)
+        channels = [self.expected.leads.index(lead) for lead in self.leads]
+        signals = np.zeros((len(frame), self.expected.in_channels, self.windows.shape[2]), np.float32)
+        signals[:, channels] = policy.normalize(self.windows[needed])[place_of_row]
+        return np.asarray(signals * lead_mask[..., None])
+
+
+def in_batches(prepared: Sequence[PreparedFrames], size: int) -> Iterator[tuple[Floats, npt.NDArray[np.bool_]]]:
+    """Iterate over the frames (N, C, S) and lead masks (N, C) of recordings, ``size`` rows at a time."""
+    held: list[tuple[Floats, npt.NDArray[np.bool_]]] = []
+    num_rows = 0
+    for item in prepared:
+        begin = 0
+        while begin < len(item):
+            end = min(len(item), begin + size - num_rows)
+            held.append((item.signals(begin, end), item.lead_mask[begin:end]))
+            num_rows, begin = num_rows + end - begin, end
+            if num_rows == size:
+                yield _joined(held)
+                held, num_rows = [], 0
+    if held:
+        yield _joined(held)
+
+
+def _joined(parts: Sequence[tuple[Floats, npt.NDArray[np.bool_]]]) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    if len(parts) == 1:
+        return parts[0]
+    return np.concatenate([signals for signals, _ in parts]), np.concatenate([mask for _, mask in parts])
 
 
 def prepare(
@@ -137,43 +187,44 @@ def prepare(
     signal = resample(used.physical(), used.sampling_rate, expected.sampling_rate)
     windows = sliding_window_view(signal, length, axis=1)[:, ::hop]
     num_frames = min(num_frames, windows.shape[1])  # resampling rounds the length of very long recordings
-    frames = windows[:, :num_frames].transpose(1, 0, 2).copy()
     starts = np.arange(num_frames) * hop / expected.sampling_rate
     remainder = complete.seconds - starts[-1] - length / expected.sampling_rate
     lead_notes = [] if only_leads else _lead_notes(complete, expected, leads)
     notes = (*complete.provenance.notes, *_notes(complete, expected, derived, lead_notes, remainder))
-    if expected.all_leads:
-        signals, lead_mask = _to_channels(policy.normalize(frames), leads, expected)
-        return PreparedFrames(signals, lead_mask, (ALL_LEADS,) * num_frames, leads, starts, notes)
-    signals = policy.normalize(frames.reshape(-1, 1, length))
-    lead_mask = np.ones((len(signals), 1), np.bool_)
-    return PreparedFrames(signals, lead_mask, leads * num_frames, leads, np.repeat(starts, len(leads)), notes)
+    used_channels = np.array([expected.leads.index(lead) for lead in leads]) if expected.all_leads else [0]
+    lead_mask = np.zeros((num_frames, expected.in_channels), np.bool_)
+    lead_mask[:, used_channels] = True
+    ready = PreparedFrames(
+        windows[:, :num_frames].transpose(1, 0, 2),
+        np.arange(num_frames),
+        lead_mask,
+        (ALL_LEADS,) * num_frames,
+        leads,
+        starts,
+        notes,
+        expected,
+    )
+    return ready if expected.all_leads else _repeated(ready, np.ones((len(leads), 1), np.bool_))
 
 
-def split_by_lead(prepared: PreparedFrames, expected: EncoderInput) -> PreparedFrames:
+def split_by_lead(prepared: PreparedFrames) -> PreparedFrames:
     """Return the frames of an encoder of several leads as one row a lead, with all other leads masked."""
-    channels = [expected.leads.index(lead) for lead in prepared.leads]
-    num_leads, num_frames = len(channels), len(prepared.frames)
-    kept = np.zeros((num_leads, expected.in_channels), np.bool_)
-    kept[np.arange(num_leads), channels] = True
-    lead_mask = np.tile(kept, (num_frames, 1))
+    channels = [prepared.expected.leads.index(lead) for lead in prepared.leads]
+    kept = np.zeros((len(channels), prepared.expected.in_channels), np.bool_)
+    kept[np.arange(len(channels)), channels] = True
+    return _repeated(prepared, kept)
+
+
+def _repeated(prepared: PreparedFrames, lead_mask: npt.NDArray[np.bool_]) -> PreparedFrames:
+    """Return one row a lead for each row of all leads, with the lead mask (leads, C) of each."""
+    num_leads, num_frames = len(prepared.leads), len(prepared)
     return replace(
         prepared,
-        frames=np.repeat(prepared.frames, num_leads, axis=0) * lead_mask[..., None],
-        lead_mask=lead_mask,
+        frame=np.repeat(prepared.frame, num_leads),
+        lead_mask=np.tile(lead_mask, (num_frames, 1)),
         lead=prepared.leads * num_frames,
         start=np.repeat(prepared.start, num_leads),
     )
-
-
-def _to_channels(frames: Floats, leads: Sequence[str], expected: EncoderInput) -> tuple[Floats, npt.NDArray[np.bool_]]:
-    """Place leads at their channels: (frames, leads, S) to (frames, C, S), and the lead mask (frames, C)."""
-    channels = [expected.leads.index(lead) for lead in leads]
-    signals = np.zeros((len(frames), expected.in_channels, frames.shape[-1]), np.float32)
-    signals[:, channels] = frames
-    lead_mask = np.zeros(signals.shape[:2], np.bool_)
-    lead_mask[:, channels] = True
-    return signals, lead_mask
 
 
 def _check_missing_leads(recording: Recording, expected: EncoderInput, leads: Sequence[str]) -> None:

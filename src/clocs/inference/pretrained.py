@@ -22,7 +22,7 @@ from clocs.core.recording import Recording
 from clocs.core.storage.locations import ObjectPath, to_location
 from clocs.inference.classification import JudgedRecording, largest_sets
 from clocs.inference.classifier import FOLDER, Classifier, load_classifiers
-from clocs.inference.preparation import EncoderInput, PreparedFrames, prepare
+from clocs.inference.preparation import EncoderInput, PreparedFrames, in_batches, prepare
 from clocs.inference.recordings import RecordingLike, as_recording
 from clocs.inference.results import Classification, Embeddings
 from clocs.inference.torch_network import TorchNetwork, require_torch
@@ -243,13 +243,17 @@ class PretrainedEncoder:
             raise ConfigError(f"encoder '{self.name}' has no classifier '{name}'; it has {', '.join(self.classifiers)}")
         return self.classifiers[chosen]
 
-    def embed_prepared(self, prepared: PreparedFrames) -> Floats:
-        """Return the embeddings (rows, E) of a prepared recording.
+    def embed_prepared(self, *prepared: PreparedFrames) -> Floats:
+        """Return the embeddings (rows, E) of prepared recordings, one after another.
 
         Args:
-            prepared: Frames in the encoder's input format.
+            prepared: Frames in the encoder's input format, of each recording.
         """
-        return self.embed_frames(prepared.frames, prepared.lead_mask)
+        embeddings, end = np.empty((sum(map(len, prepared)), self.embedding_dim), np.float32), 0
+        for signals, lead_mask in in_batches(prepared, BATCH):
+            begin, end = end, end + len(signals)
+            embeddings[begin:end] = self._network(signals, lead_mask)
+        return embeddings
 
     def embed_frames(self, frames: npt.NDArray[np.floating], lead_mask: Mask | None = None) -> Floats:
         """Return the embeddings of frames that are normalized as in training.

@@ -6,20 +6,31 @@ import numpy as np
 import pytest
 
 from clocs.core.errors import SignalError
-from clocs.inference.preparation import PreparedFrames
+from clocs.inference.preparation import EncoderInput, PreparedFrames
+from clocs.signals.framing import FramePolicy
 from clocs.similarity.archive.recording_vectors import pool_recording
 
 
 def rows(leads: tuple[str, ...], frames: int, joint: int = 0) -> PreparedFrames:
     """Rows of single leads, after those of all leads at once; their signals do not matter here."""
     lead = ("all",) * joint + leads * frames
+    policy = FramePolicy(num_samples=1, sampling_rate=500)
     return PreparedFrames(
-        frames=np.zeros((len(lead), 1, 1), np.float32),
+        windows=np.zeros((1, len(leads), 1), np.float32),
+        frame=np.zeros(len(lead), np.int64),
         lead_mask=np.ones((len(lead), 1), np.bool_),
         lead=lead,
         leads=leads,
         start=np.zeros(len(lead)),
         notes=(),
+        expected=EncoderInput(
+            unit="mV",
+            sampling_rate=500,
+            num_samples=1,
+            leads=leads,
+            normalization=policy.normalization,
+            policy=policy,
+        ),
     )
 
 

@@ -129,9 +129,8 @@ def _embed(
         )
 
     def embed_held() -> None:
-        frames = np.concatenate([rows.frames for _, _, rows in held])
-        values = task.encoder.embed_frames(frames, np.concatenate([rows.lead_mask for _, _, rows in held]))
-        ends = np.cumsum([len(rows.lead) for _, _, rows in held])
+        values = task.encoder.embed_prepared(*(rows for _, _, rows in held))
+        ends = np.cumsum([len(rows) for _, _, rows in held])
         for (number, names, rows), own in zip(held, np.split(values, ends[:-1]), strict=True):
             try:
                 vectors.append(pool_recording(own, rows, task.leads))
@@ -148,8 +147,8 @@ def _embed(
         except tuple(REFUSALS) as error:
             refuse(names, REFUSALS[type(error)], error)
             continue
-        held.append((number, names, rows_to_embed(ready, task.encoder.input)))
-        if sum(len(item.lead) for _, _, item in held) >= FRAMES_PER_BATCH:
+        held.append((number, names, rows_to_embed(ready)))
+        if sum(len(rows) for _, _, rows in held) >= FRAMES_PER_BATCH:
             embed_held()
     if held:
         embed_held()

@@ -8,13 +8,13 @@ would dominate.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from clocs.core.errors import SignalError
-from clocs.inference.preparation import ALL_LEADS, EncoderInput, PreparedFrames, split_by_lead
+from clocs.inference.preparation import ALL_LEADS, PreparedFrames, split_by_lead
 from clocs.similarity.segments import Vectors, unit_length
 
 
@@ -33,22 +33,21 @@ class RecordingVectors:
     """Number of embedded leads of the recording."""
 
 
-def rows_to_embed(ready: PreparedFrames, input_format: EncoderInput) -> PreparedFrames:
+def rows_to_embed(ready: PreparedFrames) -> PreparedFrames:
     """Return the rows that are embedded for a recording's vectors.
 
     For a multi-lead encoder that was trained with lead dropout, these are its frames, followed by each lead of each
     frame with all other leads masked. For other encoders they are the prepared rows.
     """
-    if not (input_format.all_leads and input_format.embeds_leads):
+    if not (ready.expected.all_leads and ready.expected.embeds_leads):
         return ready
-    single = split_by_lead(ready, input_format)
-    return PreparedFrames(
-        frames=np.concatenate([ready.frames, single.frames]),
+    single = split_by_lead(ready)
+    return replace(
+        ready,
+        frame=np.concatenate([ready.frame, single.frame]),
         lead_mask=np.concatenate([ready.lead_mask, single.lead_mask]),
         lead=ready.lead + single.lead,
-        leads=ready.leads,
         start=np.concatenate([ready.start, single.start]),
-        notes=ready.notes,
     )
 
 

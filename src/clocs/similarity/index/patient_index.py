@@ -220,8 +220,7 @@ class PatientIndex:
         about, recording, encoder = now.manifest, as_recording(query), self.encoder
         ready = prepare(recording, encoder.input, any_lead=any_lead or about.any_lead)
         require_signal(recording)
-        rows = rows_to_embed(ready, encoder.input)
-        pooled = pool_recording(encoder.embed_frames(rows.frames, rows.lead_mask), ready, about.leads)
+        pooled = pool_recording(encoder.embed_prepared(rows_to_embed(ready)), ready, about.leads)
         return Query(
             record_id=recording.record_id,
             patient_id=recording.patient_id,

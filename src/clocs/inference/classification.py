@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -168,55 +168,41 @@ class JudgedRecording:
 
     def _classification(self, choice: _Choice, embedded: _Embedded | None) -> Classification:
         """Return the classification of a choice; without features, classes are withheld for its reasons."""
-        minutes, classifier = self.minutes, choice.classifier
-        card, lead_set = classifier.card, classifier.card.lead_sets[choice.index]
-        findings = (PACED,) if 2 * sum(PACED in item.verdict.findings for item in minutes) >= len(minutes) else ()
+        minutes, classifier, card = self.minutes, choice.classifier, choice.classifier.card
+        paced = 2 * sum(PACED in item.verdict.findings for item in minutes) >= len(minutes)
+        result = partial(
+            Classification,
+            classifier=choice.name,
+            multi_label=card.multi_label,
+            limitations=card.limitations,
+            findings=(PACED,) if paced else (),
+        )
+        by_minute = embedded.by_minute if embedded is not None else [item.verdict.reasons for item in minutes]
         age_reasons, age_notes = judge_patient(self.recording)
-
-        def withheld(reasons: Iterable[str], notes: Iterable[str]) -> Classification:
-            return Classification(
-                choice.name, (), (), card.multi_label, card.limitations, tuple(notes), findings, tuple(reasons)
-            )
-
-        if embedded is None:
-            by_minute = [item.verdict.reasons for item in minutes]
-            notes = (*notes_on_minutes(self.recording, minutes, by_minute), *age_notes)
-            return withheld((*choice.reasons, *age_reasons), notes)
-        notes = (*notes_on_minutes(self.recording, minutes, embedded.by_minute), *age_notes)
-        if reasons := reasons_to_withhold(embedded.by_minute):
-            return withheld((*age_reasons, *reasons), notes)
-        used = [item for item, left_out in zip(minutes, embedded.by_minute, strict=True) if not left_out]
+        notes = (*notes_on_minutes(self.recording, minutes, by_minute), *age_notes)
+        reasons = choice.reasons or reasons_to_withhold(by_minute)
+        if embedded is None or reasons:
+            return result(leads=(), classes=(), notes=notes, withheld=(*reasons, *age_reasons))
+        used = [item for item, left_out in zip(minutes, by_minute, strict=True) if not left_out]
         notes = (*embedded.notes, *notes, *warnings_for(used[0].recording))
         num_parts = embedded.average.num_parts
         if num_parts > 1:
             notes = (*notes, PARTS_NOTE.format(num_parts, self._seconds(choice.way.max_frames)))
         rates = [item.verdict.heart_rate for item in used if item.verdict.heart_rate is not None]
-        heart_rate = float(np.median(rates)) if rates else None
-        features = embedded.average.features
+        features, heart_rate = embedded.average.features, float(np.median(rates)) if rates else None
         reasons = age_reasons + judge_features(classifier, choice.index, features, heart_rate)
         if reasons:
-            return withheld(reasons, notes)
+            return result(leads=(), classes=(), notes=notes, withheld=reasons)
         classes = classify_features(classifier, features, choice.index)
-        if PACED in findings:
+        plausible = None if paced else prediction_set(classifier, features, choice.index)
+        if paced:
             classes = tuple(item for item in classes if item.name in PACING_CLASSES)
             reasons = () if classes else (PACED_REASON,)
             notes = (*notes, PACED_REASON) if classes else notes
-            plausible = None
-        else:
-            plausible = prediction_set(classifier, features, choice.index)
-        if lead_set.local is not None:
-            notes = (*notes, lead_set.local.note(item.name for item in card.classes))
-        return Classification(
-            choice.name,
-            choice.way.leads,
-            classes,
-            card.multi_label,
-            card.limitations,
-            notes,
-            findings,
-            reasons,
-            plausible,
-        )
+        local = card.lead_sets[choice.index].local
+        if local is not None:
+            notes = (*notes, local.note(item.name for item in card.classes))
+        return result(leads=choice.way.leads, classes=classes, notes=notes, withheld=reasons, prediction_set=plausible)
 
 
 def largest_sets(leads: tuple[str, ...], classifiers: Mapping[str, Classifier]) -> Iterator[tuple[str, int]]:

@@ -7,8 +7,8 @@ share a recording are refused. A recording gives two frames of 5 s at 500 Hz, ea
 out. Three objectives share the network: the two frames of a recording find each other in the batch (CMSC with pairs
 weighted alike), the activations over time give back the samples of all leads at 100 Hz, and the pooled activations give
 random kernel features of its first frame with all leads. The learning rate follows a cosine over ``STEPS``. ``OUT``
-gets the encoder. With ``START``, an encoder that ``encoder_assembly.py`` wrote, training goes on from its joint
-network, with a new cosine.
+gets the encoder; a killed training continues with the same command. With ``START``, an encoder that
+``encoder_assembly.py`` wrote, training goes on from its joint network, with a new cosine.
 """
 
 from __future__ import annotations
@@ -16,19 +16,22 @@ from __future__ import annotations
 import json
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from safetensors import safe_open
+from safetensors.torch import save as save_tensors
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn.functional import avg_pool1d, interpolate, mse_loss
 
 import clocs
 from clocs.core.seeds import generator
+from clocs.core.storage.files import write_bytes
 from clocs.encoders import LeadAndJointEncoder, PCAEncoder, ResNet
 from clocs.encoders.pooling import mean_and_max
 from clocs.evaluation.benchmark.feature_transforms import FeaturePCA, Standardization
@@ -59,6 +62,8 @@ MAX_FRAMES = 3
 BATCH_SIZE, LEARNING_RATE, WARMUP, DECAY = 128, 2e-3, 0.03, 0.02
 NOISE = 0.03
 """Standard deviation of the noise in mV."""
+SAVED_STEPS = 100
+"""Number of steps after which the training is saved."""
 LIMIT = 10.0
 """Amplitude in mV at which signals are cut off."""
 SUBSETS = ((0,), (1,), (0, 1, 2, 3, 4, 5), (6, 7, 8, 9, 10, 11))
@@ -166,7 +171,7 @@ def masked_views(signals: Tensor, random: np.random.Generator) -> tuple[Tensor, 
 
 
 def train(data: Data, out: Path, steps: int, seed: int, start: str | None) -> None:
-    """Train, and write the weights of the encoder after every 500 steps."""
+    """Train, and write the encoder. A killed training continues from the steps that were saved."""
     about = about_training(steps, seed)
     torch.manual_seed(seed)
     random, model = generator(seed, "pretraining"), Objectives()
@@ -174,12 +179,14 @@ def train(data: Data, out: Path, steps: int, seed: int, start: str | None) -> No
         about["start"] = load_start(model.encoder, start)
         random = generator(seed, "pretraining", "continued")
     optimizer = torch.optim.AdamW(model.parameters(), LEARNING_RATE, weight_decay=DECAY)
-    begin, order = time.process_time(), np.empty(0, np.int64)
-    for step in range(steps):
+    training = Training(model, optimizer, random, about, out / "state.safetensors")
+    training.load()
+    begin = time.process_time()
+    for step in range(training.step, steps):
         done = step / steps
-        if len(order) < BATCH_SIZE:
-            order = random.permutation(len(data.patients))
-        records, order = order[:BATCH_SIZE], order[BATCH_SIZE:]
+        if len(training.order) < BATCH_SIZE:
+            training.order = random.permutation(len(data.patients))
+        records, training.order = training.order[:BATCH_SIZE], training.order[BATCH_SIZE:]
         for group in optimizer.param_groups:
             group["lr"] = LEARNING_RATE * min(1, done / WARMUP) * 0.5 * (1 + np.cos(np.pi * done))
         losses = step_losses(model, data, records, random)
@@ -188,12 +195,61 @@ def train(data: Data, out: Path, steps: int, seed: int, start: str | None) -> No
         torch.autograd.backward(loss)
         nn.utils.clip_grad_norm_(model.parameters(), 5.0)
         optimizer.step()
+        training.step = step + 1
         if step % 50 == 0:
             values = {name: round(value.item(), 4) for name, value in losses.items()}
             print(json.dumps({"step": step, "core_seconds": round(time.process_time() - begin), **values}), flush=True)
-        if step % 500 == 499:
-            save(model, out, about)
+        if training.step % SAVED_STEPS == 0:
+            training.save()
     save(model, out, about)
+    training.path.unlink(missing_ok=True)
+
+
+@dataclass
+class Training:
+    """Everything that a step depends on, saved to one file."""
+
+    model: Objectives
+    optimizer: torch.optim.Optimizer
+    random: np.random.Generator
+    about: dict[str, object]
+    path: Path
+    step: int = 0
+    """Steps that are done."""
+    order: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    """Recordings of the epoch that are left."""
+
+    def save(self) -> None:
+        """Save the state."""
+        tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
+        for number, values in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{number}.{name}": value for name, value in values.items()}
+        tensors |= {"random": torch.get_rng_state(), "order": torch.from_numpy(self.order.copy())}
+        numbers = {"step": self.step, "about": self.about, "random": self.random.bit_generator.state}
+        write_bytes(self.path, save_tensors(tensors, {"state": json.dumps(numbers)}), replace=True)
+
+    def load(self) -> None:
+        """Continue from the saved state, if there is one of the same options."""
+        if not self.path.exists():
+            return
+        with safe_open(self.path, "pt") as file:
+            numbers = json.loads(file.metadata()["state"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+        if numbers["about"] != self.about:
+            raise SystemExit(f"{self.path} is of a training with other options. Delete it, or use another folder.")
+        self.step, self.random.bit_generator.state = numbers["step"], numbers["random"]
+        torch.set_rng_state(tensors.pop("random"))
+        self.order = tensors.pop("order").numpy()
+        groups: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}}
+        for name, value in tensors.items():
+            group, _, rest = name.partition(".")
+            groups[group][rest] = value
+        self.model.load_state_dict(groups["model"])
+        state: dict[int, dict[str, Tensor]] = {}
+        for name, value in groups["optimizer"].items():
+            number, _, rest = name.partition(".")
+            state.setdefault(int(number), {})[rest] = value
+        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": state})
 
 
 def load_start(encoder: ResNet, start: str) -> dict[str, object]:

@@ -63,11 +63,11 @@ def _complete(made: Callable[[Results], Table]) -> Callable[[Estimates], str]:
 
 
 def _learning(estimates: Estimates) -> str:
-    """Return the learning curves and how runs on Chapman stopped, for a page of ``docs/``."""
+    """Return the learning curves and how runs on Chapman stopped, for a page in a folder of ``docs/``."""
     table = pretraining_table(estimates.results, "chapman")
     if not table.rows:
         return "These pre-trainings are not done yet."
-    pictures = [f"![{shows}](results/{FOLDER}/{name}.svg)" for name, _, shows in learning_figures(estimates)]
+    pictures = [f"![{shows}](../results/{FOLDER}/{name}.svg)" for name, _, shows in learning_figures(estimates)]
     return "\n".join([*pictures, "", markdown_table(table)])
 
 

@@ -31,7 +31,6 @@ RESNET: Final[dict[str, Any]] = {
     "warmup_steps": 200,
     "max_steps": 2_500,
     "patience": 400,
-    "precision": "bf16-mixed",
 }
 """The paper's loss with our residual network on twelve leads at once."""
 

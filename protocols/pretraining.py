@@ -28,8 +28,8 @@ RESNET: Final[dict[str, Any]] = {
     "optimizer": "adamw",
     "learning_rate": 1e-3,
     "schedule": "cosine",
-    "warmup_steps": 200,
-    "max_steps": 2_500,
+    "warmup_steps": 100,
+    "max_steps": 1_200,
     "patience": 400,
 }
 """The paper's loss with our residual network on twelve leads at once."""

@@ -1,9 +1,9 @@
-"""A small table of the benchmark, for the README."""
+"""Small tables of the benchmark: of its main tasks for the README, and of all tasks for its page."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from clocs.evaluation.benchmark.page import RESULTS
@@ -13,22 +13,40 @@ from reproduction.report.page import DASH, Entry, Table
 from reproduction.report.rendering import markdown_table
 from reproduction.report.results import Results
 
-TASKS: Final = {
+Task = tuple[str, str]
+MAIN_TASKS: Final[tuple[Task, ...]] = (
+    ("ptbxl", "super"),
+    ("physionet2020", "cpsc2018"),
+    ("chapman", "chapman-rhythm"),
+)
+"""Tasks of the README."""
+TASKS: Final[dict[Task, str]] = {
     ("ptbxl", "super"): "PTB-XL, superclasses",
+    ("ptbxl", "sub"): "PTB-XL, 23 subclasses",
+    ("ptbxl", "diagnostic"): "PTB-XL, 44 diagnoses",
+    ("ptbxl", "form"): "PTB-XL, 19 forms",
+    ("ptbxl", "rhythm"): "PTB-XL, 12 rhythms",
+    ("ptbxl", "all"): "PTB-XL, all 71 statements",
     ("physionet2020", "cpsc2018"): "CPSC 2018, nine findings",
     ("chapman", "chapman-rhythm"): "Chapman, nine rhythms",
 }
+"""Titles of all tasks."""
 FRACTIONS: Final = (0.01, 0.1, 1.0)
 EMBEDDING: Final = "embedding"
 
 Row = tuple[Entry, ...]
 
 
-def benchmark_text(results: Results) -> str:
-    """Return the table of linear probes on frozen embeddings, or a sentence if there are no results."""
+def benchmark_text(results: Results, tasks: Sequence[Task] = MAIN_TASKS) -> str:
+    """Return the table of linear probes on frozen embeddings, or a sentence if there are no results.
+
+    Args:
+        results: The results.
+        tasks: Store and name of each task.
+    """
     path = results.folder / RESULTS
     cells = json.loads(path.read_bytes())["rows"] if path.exists() else []
-    rows = [row for key in TASKS for row in _task_rows(key, cells)]
+    rows = [row for key in tasks for row in _task_rows(key, cells)]
     if not rows:
         return "The benchmark is not done yet."
     return markdown_table(
@@ -36,7 +54,7 @@ def benchmark_text(results: Results) -> str:
     )
 
 
-def _task_rows(key: tuple[str, str], cells: list[Any]) -> Iterator[Row]:
+def _task_rows(key: Task, cells: list[Any]) -> Iterator[Row]:
     """Return the rows of a task with all leads: encoders, the best control with any features, the best published."""
     scored = [
         (cell["encoder"]["name"], bool(cell["cell"].get("control")), features, values)

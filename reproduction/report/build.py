@@ -10,6 +10,7 @@ from clocs.core.errors import ConfigError
 from clocs.core.storage.files import write_bytes
 from clocs.evaluation.benchmark import page as benchmark
 from reproduction.report.benchmark_figures import benchmark_figures
+from reproduction.report.benchmark_summary import TASKS, benchmark_text
 from reproduction.report.beyond_page import beyond_page
 from reproduction.report.encoders_page import encoders_page
 from reproduction.report.estimates import Estimates
@@ -43,8 +44,9 @@ def make_report(results: Path, out: Path, pages: Sequence[Path] = ()) -> tuple[P
     texts = {out / f"{page.name}.md": markdown(page) for page in made}
     if (rows := results / benchmark.RESULTS).exists():
         measured = json.loads(_read(rows))["rows"]
+        overview = f"Linear models on the embeddings of all leads, in short:\n\n{benchmark_text(estimates.results, tuple(TASKS))}"
         figures = map(block_markdown, gallery.pictures(benchmark_figures(measured)))
-        introduction = "\n".join([benchmark.INTRODUCTION, *(f"{text}\n" for text in figures)])
+        introduction = "\n".join(f"{text}\n" for text in (benchmark.INTRODUCTION.rstrip(), overview, *figures))
         texts[out / benchmark.PAGE] = benchmark.make_page(measured, introduction)
     for path, text in marked.items():
         texts[path] = fill(text, estimates, path.name)

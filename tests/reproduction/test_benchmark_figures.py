@@ -53,6 +53,21 @@ def test_embeddings_are_drawn_by_labels_and_by_leads() -> None:
     assert _lines(by_leads[1]) == {"trained": pytest.approx([0.9, 0.85, 0.75])}, "the control has no fewer leads"
 
 
+def test_an_encoder_has_one_color_in_all_figures() -> None:
+    cells = [
+        _cell("a", {0.1: 0.7, 1.0: 0.9}),
+        _cell("b", {0.1: 0.6, 1.0: 0.8}),
+        _cell("b, lead I", {1.0: 0.75}, ("I",)),
+    ]
+    colors = []
+    for _, figure, _ in benchmark_figures(cells):
+        handles, names = figure.axes[0].get_legend_handles_labels()
+        colors.append({name: handle[0].get_color() for name, handle in zip(names, handles, strict=True)})
+    by_labels, by_leads = colors
+    assert by_labels["a"] != by_labels["b"]
+    assert by_leads == {"b": by_labels["b"]}, "also where it is the only line"
+
+
 def test_one_share_of_labels_has_no_figure() -> None:
     assert benchmark_figures([_cell("trained", {1.0: 0.9})]) == []
     other = _cell("trained", {0.1: 30.0, 1.0: 20.0})

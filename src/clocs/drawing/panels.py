@@ -67,7 +67,12 @@ def draw_validation_curves(curves: Mapping[str, Sequence[Floats]], title: str) -
 
 
 def draw_sweep(
-    lines: Mapping[str, Sweep], settings: Sequence[str], label: str, title: str, part: str = "test"
+    lines: Mapping[str, Sweep],
+    settings: Sequence[str],
+    label: str,
+    title: str,
+    part: str = "test",
+    names: Sequence[str] = (),
 ) -> Figure:
     """Draw AUCs by setting as lines with intervals, with dots for seeds.
 
@@ -77,16 +82,21 @@ def draw_sweep(
         label: Label of the axis of settings.
         title: Title of the panel.
         part: Part of the split for the label of the AUC axis.
+        names: Names of the lines of several figures. A name has the same color and style in each of them.
 
     Returns:
         The figure.
     """
     figure, axes = _new_panel(3.2)
-    positions = np.arange(len(settings))
+    positions, known = np.arange(len(settings)), list(names or lines)
     for index, (name, line) in enumerate(lines.items()):
-        color, shifted = COLORS[index % len(COLORS)], positions + 0.05 * (index - (len(lines) - 1) / 2)
+        repeat, number = divmod(known.index(name), len(COLORS))
+        color, style = COLORS[number], LINE_STYLES[repeat % len(LINE_STYLES)]
+        shifted = positions + 0.05 * (index - (len(lines) - 1) / 2)
         errors = np.nan_to_num(np.stack([line.value - line.low, line.high - line.value]))
-        axes.errorbar(shifted, line.value, errors, color=color, marker="o", markersize=4, elinewidth=0.8, label=name)
+        axes.errorbar(
+            shifted, line.value, errors, color=color, ls=style, marker="o", markersize=4, elinewidth=0.8, label=name
+        )
         for position, seeds in zip(shifted, line.seeds, strict=False):
             axes.plot(np.full(len(seeds), position), seeds, ".", color=color, markersize=4, alpha=0.5, label="_seeds")
     axes.set_xticks(positions, list(settings))

@@ -31,6 +31,9 @@ INPUTS: Final = {
     "first": "first 5 s",
     "whole": "whole recording",
 }
+COPIED_INPUTS: Final = {"copied": "copied", "whole": INPUTS["whole"]}
+"""Inputs of the copied protocol. What is copied differs by dataset: the first 5 s, padded, or a recording of 10 s."""
+ON: Final = {"copied": "on the copied input", "whole": "on whole recordings"}
 
 
 def fill_page(path: Path, results: Path) -> None:
@@ -173,7 +176,8 @@ def _copied(dataset: str) -> Callable[[Path], str]:
         for row in _rows(results, "copied").rows:
             if row["dataset"] == dataset:
                 values = map(_interval, row["fractions"])
-                lines.append([_name(row, TITLES[row["encoder"]]), str(row["leads"]), INPUTS[row["input"]], *values])
+                name = _name(row, TITLES[row["encoder"]])
+                lines.append([name, str(row["leads"]), COPIED_INPUTS[row["input"]], *values])
         return _table(["encoder", "leads", "input", "1 %", "10 %", "100 %"], lines)
 
     return made
@@ -184,13 +188,14 @@ def _verdict(dataset: str) -> Callable[[Path], str]:
 
     def made(results: Path) -> str:
         value = COPIED_VALUES[dataset][-1]
-        found = {kind: _all_labels(results, dataset, kind) for kind in ("copied", "whole")}
-        rows = {INPUTS[kind]: row for kind, row in found.items() if row is not None}
-        if not rows:
-            return f"(a) is {MISSING}"
-        state = "" if all(row["is_finished"] for row in rows.values()) else ", whose training is not finished,"
-        lines = (f"{_comparison(row, value)} the copied {_number(value)} ({about})" for about, row in rows.items())
-        return f"the interval of (a){state} {' and '.join(lines)}"
+        found = {kind: _all_labels(results, dataset, kind) for kind in COPIED_INPUTS}
+        lines = [
+            f"(a) has {_interval(row)} {ON[kind]}, {_relation(row, value)} the copied {_number(value)}"
+            + ("" if row["is_finished"] else " (its training is not finished)")
+            for kind, row in found.items()
+            if row is not None
+        ]
+        return "; ".join(lines) or f"(a) is {MISSING}"
 
     return made
 
@@ -203,11 +208,11 @@ def _all_labels(results: Path, dataset: str, kind: str) -> Row | None:
     return None if row is None else {**row, **row["fractions"][-1]}
 
 
-def _comparison(found: Row, value: float) -> str:
+def _relation(found: Row, value: float) -> str:
     """Return how an interval lies to a value."""
     if found["low"] > value:
-        return "lies above"
-    return "lies below" if found["high"] < value else "contains"
+        return "above"
+    return "below" if found["high"] < value else "not distinguishable from"
 
 
 TITLES: Final = {

@@ -133,3 +133,16 @@ def test_published_models_are_described_once_with_their_numbered_source() -> Non
         for task in ("super", "all")
     )
     assert max(len(line) for line in table_rows(page)) == 7
+
+
+def test_costs_are_summed_over_the_tasks_of_an_encoder() -> None:
+    first, second = row("ours", "", 3.0), row("ours", "", 2.0)
+    second["cell"] = {"dataset": "made-up", "task": "other"}
+    page = make_page(summarize([first, second, row("kernels", "random kernels", 1.0)]))
+    costs = table_rows(page.split("## Cost")[1])
+    assert costs[1:] == [
+        ["made-up: pair", "ours", "linear", "1.5", "1.0"],
+        ["made-up: other", "ours", "linear", "1.5", "1.0"],
+        ["made-up: pair", "kernels", "linear", "1.5", "1.0"],
+        ["2 tasks together", "ours", "linear", "3.0", "2.0"],
+    ]

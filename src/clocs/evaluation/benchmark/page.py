@@ -150,20 +150,24 @@ def _section(rows: Sequence[dict[str, Any]], sources: Sequence[str]) -> str:
 
 
 def _costs(rows: Sequence[dict[str, Any]]) -> str:
-    """Return a table of the minutes that each cell took."""
-    body = [
-        [
-            f"{row['cell']['dataset']}: {row['cell']['task']}",
-            row["encoder"]["name"],
-            row["cell"].get("way", "linear"),
-            f"{row['seconds_of_features'] / 60:.1f}",
-            f"{(row['seconds'] - row['seconds_of_features']) / 60:.1f}",
-        ]
-        for row in rows
-    ]
+    """Return a table of the minutes that each cell took, and their sums over tasks."""
+    body, sums = [], dict[tuple[str, str], list[tuple[float, float]]]()
+    for row in rows:
+        who = row["encoder"]["name"], row["cell"].get("way", "linear")
+        minutes = row["seconds_of_features"] / 60, (row["seconds"] - row["seconds_of_features"]) / 60
+        sums.setdefault(who, []).append(minutes)
+        body.append(_cost(f"{row['cell']['dataset']}: {row['cell']['task']}", who, minutes))
+    for who, each in sums.items():
+        if len(each) > 1:
+            features, models = zip(*each, strict=True)
+            body.append(_cost(f"{len(each)} tasks together", who, (sum(features), sum(models))))
     text = "Minutes by the clock. Features are computed once for all tasks of a store; later tasks read them.\n"
     head = ["task", "encoder", "way", "features", "models and intervals"]
     return f"## Cost\n\n{text}\n{markdown_table(head, body)}"
+
+
+def _cost(tasks: str, who: tuple[str, str], minutes: tuple[float, float]) -> list[str]:
+    return [tasks, *who, *(f"{each:.1f}" for each in minutes)]
 
 
 def _lines(rows: Sequence[dict[str, Any]], selection: str) -> Iterator[_Line]:

@@ -6,8 +6,10 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from clocs.evaluation.benchmark.cells import Way
 from clocs.evaluation.benchmark.page import RESULTS
 from clocs.evaluation.benchmark.published_values import published_values
+from clocs.evaluation.benchmark.scratch_networks import SCRATCH
 from clocs.evaluation.benchmark.summary import task_of
 from reproduction.report.page import DASH, Entry, Table
 from reproduction.report.rendering import markdown_table
@@ -33,6 +35,7 @@ TASKS: Final[dict[Task, str]] = {
 """Titles of all tasks."""
 FRACTIONS: Final = (0.01, 0.1, 1.0)
 EMBEDDING: Final = "embedding"
+SCRATCH_WAY: Final = "from scratch"
 
 Row = tuple[Entry, ...]
 
@@ -55,11 +58,13 @@ def benchmark_text(results: Results, tasks: Sequence[Task] = MAIN_TASKS) -> str:
 
 
 def _task_rows(key: Task, cells: list[Any]) -> Iterator[Row]:
-    """Return the rows of a task with all leads: encoders, the best control with any features, the best published."""
+    """Return the rows of a task with all leads.
+
+    They are the encoders, the best control with any features, networks trained from scratch, and the best published.
+    """
     scored = [
         (cell["encoder"]["name"], bool(cell["cell"].get("control")), features, values)
-        for cell in cells
-        if task_of(cell) == (*key, ()) and cell["cell"].get("way", "linear") == "linear"
+        for cell in _cells_of(key, cells, "linear")
         for features, values in _by_features(cell).items()
     ]
     chosen = [
@@ -70,6 +75,9 @@ def _task_rows(key: Task, cells: list[Any]) -> Iterator[Row]:
     if controls:
         name, values = max(controls, key=lambda item: item[1][1.0]["value"])
         chosen.append((f"best control: {name}", values))
+    for cell in _cells_of(key, cells, SCRATCH_WAY):
+        name = cell["encoder"]["name"].removeprefix(SCRATCH)
+        chosen += [(f"{name}, trained from scratch", values) for values in _by_features(cell).values()]
     for number, (name, values) in enumerate(chosen):
         task = Entry(TASKS[key] if number == 0 else "")
         yield (task, Entry(name), *(_entry(values.get(fraction)) for fraction in FRACTIONS))
@@ -80,6 +88,13 @@ def _task_rows(key: Task, cells: list[Any]) -> Iterator[Row]:
         name = f"best published: {best.model}, {where}"
         auc = (f"{best.auc[fraction]:.3f}" if fraction in best.auc else DASH for fraction in FRACTIONS)
         yield (Entry(""), Entry(name), *map(Entry, auc))
+
+
+def _cells_of(key: Task, cells: list[Any], way: Way) -> Iterator[Any]:
+    """Iterate over the cells of a task with all leads and of one way."""
+    for cell in cells:
+        if task_of(cell) == (*key, ()) and cell["cell"].get("way", "linear") == way:
+            yield cell
 
 
 def _by_features(cell: Mapping[str, Any]) -> dict[str, dict[float, dict[str, float]]]:

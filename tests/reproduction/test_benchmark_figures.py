@@ -28,13 +28,16 @@ def _cell(name: str, by_fraction: dict[float, float], leads: tuple[str, ...] = (
     return {"cell": cell, "encoder": {"name": name}, "task": {"kind": "multi-label"}, "rows": rows}
 
 
-def _lines(figure: Any) -> dict[str, list[float]]:
-    """Values of each line by its name in the legend."""
+def _drawn(figure: Any) -> dict[str, Any]:
+    """Lines by their name in the legend."""
     (axes,) = figure.axes
     handles, names = axes.get_legend_handles_labels()
-    return {
-        name: [float(value) for value in handle[0].get_ydata()] for name, handle in zip(names, handles, strict=True)
-    }
+    return {name: handle[0] for name, handle in zip(names, handles, strict=True)}
+
+
+def _lines(figure: Any) -> dict[str, list[float]]:
+    """Values of each line by its name in the legend."""
+    return {name: [float(value) for value in line.get_ydata()] for name, line in _drawn(figure).items()}
 
 
 def test_embeddings_are_drawn_by_labels_and_by_leads() -> None:
@@ -59,10 +62,9 @@ def test_an_encoder_has_one_color_in_all_figures() -> None:
         _cell("b", {0.1: 0.6, 1.0: 0.8}),
         _cell("b, lead I", {1.0: 0.75}, ("I",)),
     ]
-    colors = []
-    for _, figure, _ in benchmark_figures(cells):
-        handles, names = figure.axes[0].get_legend_handles_labels()
-        colors.append({name: handle[0].get_color() for name, handle in zip(names, handles, strict=True)})
+    colors = [
+        {name: line.get_color() for name, line in _drawn(figure).items()} for _, figure, _ in benchmark_figures(cells)
+    ]
     by_labels, by_leads = colors
     assert by_labels["a"] != by_labels["b"]
     assert by_leads == {"b": by_labels["b"]}, "also where it is the only line"

@@ -45,7 +45,9 @@ def make_report(results: Path, out: Path, pages: Sequence[Path] = ()) -> tuple[P
     if (rows := results / benchmark.RESULTS).exists():
         measured = json.loads(_read(rows))["rows"]
         table = benchmark_text(estimates.results, tuple(TASKS))
-        overview = f"Linear models on the embeddings of all leads, in short:\n\n{table}"
+        overview = (
+            f"Linear models on the embeddings of all leads, and networks trained from scratch, in short:\n\n{table}"
+        )
         figures = map(block_markdown, gallery.pictures(benchmark_figures(measured)))
         introduction = "\n".join(f"{text}\n" for text in (benchmark.INTRODUCTION.rstrip(), overview, *figures))
         texts[out / benchmark.PAGE] = benchmark.make_page(measured, introduction)

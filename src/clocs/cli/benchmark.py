@@ -27,6 +27,9 @@ def benchmark(
         typer.Option(metavar="STORE[:TASK]", help="Train networks on this task only. Repeatable. Default: all tasks."),
     ] = None,
     leads: Annotated[str, typer.Option(metavar="LEAD,...", help="Use only these leads, such as I. Default: all.")] = "",
+    control: Annotated[
+        list[str] | None, typer.Option(help="untrained, random-kernels or none. Repeatable. Default: both.")
+    ] = None,
     label_fraction: Annotated[
         list[float] | None,
         typer.Option(help="Use the labels of this fraction of the patients. Repeatable. Default: 0.01, 0.1 and 1."),
@@ -43,6 +46,7 @@ def benchmark(
 ) -> None:
     """Evaluate encoders and untrained controls on recordings with labels. After a kill, the same command continues."""
     from clocs.core.options import validate_model
+    from clocs.evaluation.benchmark.benchmark import CONTROLS
     from clocs.evaluation.benchmark.benchmark import benchmark as run_benchmark
     from clocs.evaluation.benchmark.page import PAGE
     from clocs.evaluation.benchmark.task_evaluation import BenchmarkOptions
@@ -58,6 +62,7 @@ def benchmark(
     options = validate_model(
         BenchmarkOptions, {name: value for name, value in values.items() if value is not None}, "benchmark"
     )
+    controls = CONTROLS if control is None else tuple(name.replace("-", " ") for name in control if name != "none")
     result = run_benchmark(
         encoders or [],
         stores,
@@ -66,6 +71,7 @@ def benchmark(
         ways=way or ("linear",),  # type: ignore[arg-type]  # checked by the benchmark
         trained_tasks=train_on or (),
         leads=leads.split(",") if leads else (),
+        controls=controls,  # type: ignore[arg-type]  # checked by the benchmark
         options=options,
         max_epochs=max_epochs,
         engine=engine,  # type: ignore[arg-type]  # checked by the engine

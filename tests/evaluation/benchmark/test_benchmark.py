@@ -12,7 +12,7 @@ from torch import nn
 import clocs
 from clocs.core.errors import ConfigError
 from clocs.evaluation.benchmark import benchmark as module
-from clocs.evaluation.benchmark.cells import BenchmarkCell, Way
+from clocs.evaluation.benchmark.cells import BenchmarkCell, Control, Way
 from clocs.evaluation.benchmark.embedders import load_embedder
 from clocs.evaluation.benchmark.task_evaluation import BenchmarkOptions
 from clocs.inference.classification import format_set
@@ -47,10 +47,8 @@ def test_an_unknown_encoder_is_refused_before_any_work(stores: Path, tmp_path: P
     assert not (tmp_path / "out").exists()
 
 
-def test_embedders_of_other_models_take_part(stores: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    every = module._cells
-    monkeypatch.setattr(module, "_cells", lambda *given: [cell for cell in every(*given) if cell.encoder])
-    result = clocs.benchmark([Moments()], stores, tmp_path, tasks=["synthetic:sex"], options=QUICK)
+def test_embedders_of_other_models_take_part(stores: Path, tmp_path: Path) -> None:
+    result = clocs.benchmark([Moments()], stores, tmp_path, tasks=["synthetic:sex"], controls=(), options=QUICK)
     assert result.failed == []
     (row,) = result.rows
     assert row["encoder"] == {"name": "moments", "control": "", "seen": None}
@@ -60,7 +58,8 @@ def test_embedders_of_other_models_take_part(stores: Path, tmp_path: Path, monke
 def test_a_module_has_an_untrained_control_and_its_weights_are_part_of_the_name() -> None:
     def cells(network: nn.Module) -> list[BenchmarkCell]:
         embedders = {"mine": load_embedder(network, policy=FramePolicy(num_samples=500, sampling_rate=100))}
-        return list(module._identified(module._cells(["mine"], [("made-up", "pair")], ["linear"], QUICK), embedders))
+        every = module._cells(["mine"], [("made-up", "pair")], ["linear"], module.CONTROLS, QUICK)
+        return list(module._identified(every, embedders))
 
     network = nn.Sequential(nn.Conv1d(1, 4, 15, 5), nn.AdaptiveMaxPool1d(1), nn.Flatten())
     before = cells(network)
@@ -82,7 +81,7 @@ def test_cells_of_every_way() -> None:
     options = BenchmarkOptions(replicates=200)
     encoders = ["clocs-small", "scratch:s4d"]
     ways: tuple[Way, ...] = ("linear", "attentive", "fine-tuned")
-    cells = list(module._cells(encoders, [("made-up", "pair")], ways, options, 7))
+    cells = list(module._cells(encoders, [("made-up", "pair")], ways, module.CONTROLS, options, 7))
     assert [(cell.encoder, cell.control, cell.way) for cell in cells] == [
         ("clocs-small", "", "linear"),
         ("clocs-small", "untrained", "linear"),
@@ -100,14 +99,30 @@ def test_cells_of_every_way() -> None:
 
 def test_chosen_selections_apply_to_trained_networks() -> None:
     options = BenchmarkOptions(selections=("cross-validation",))
-    cell, _ = module._cells(["scratch:resnet"], [("made-up", "pair")], (), options)
+    (cell,) = module._cells(["scratch:resnet"], [("made-up", "pair")], (), (), options)
     assert cell.options.selections == ("cross-validation",)
 
 
 def test_networks_are_trained_on_some_tasks_only() -> None:
     tasks = [("made-up", "pair"), ("made-up", "many")]
-    cells = module._cells(["scratch:resnet"], tasks, (), BenchmarkOptions(), trained_tasks={tasks[0]})
+    cells = module._cells(["scratch:resnet"], tasks, (), module.CONTROLS, BenchmarkOptions(), trained_tasks={tasks[0]})
     assert [(cell.encoder, cell.task) for cell in cells] == [("scratch:resnet", "pair"), ("", "pair"), ("", "many")]
+
+
+def test_controls_are_chosen() -> None:
+    def controls(*chosen: Control) -> list[tuple[str, Control]]:
+        cells = module._cells(["clocs-small"], [("made-up", "pair")], ["linear"], chosen, QUICK)
+        return [(cell.encoder, cell.control) for cell in cells]
+
+    assert controls() == [("clocs-small", "")]
+    assert controls("untrained") == [("clocs-small", ""), ("clocs-small", "untrained")]
+    assert controls("random kernels") == [("clocs-small", ""), ("", "random kernels")]
+
+
+def test_an_unknown_control_is_refused_before_any_work(stores: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"Unknown control 'kernels'\. Controls: untrained, random kernels"):
+        clocs.benchmark([], stores, tmp_path / "out", controls=["kernels"])  # type: ignore[list-item]
+    assert not (tmp_path / "out").exists()
 
 
 def test_an_unknown_network_is_refused_before_any_work(stores: Path, tmp_path: Path) -> None:

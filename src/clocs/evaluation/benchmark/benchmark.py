@@ -28,8 +28,8 @@ from clocs.signals.leads import canonical_lead
 from clocs.store.store import open_store
 from clocs.store.task_targets import store_tasks
 
-CONTROLS: Final[tuple[Control, ...]] = ("", "untrained")
-"""An encoder, and its network without training."""
+CONTROLS: Final[tuple[Control, ...]] = ("untrained", RANDOM_KERNELS)
+"""Untrained controls: the network of each encoder, and random convolution kernels."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,7 @@ def benchmark(
     ways: Sequence[Way] = ("linear",),
     trained_tasks: Sequence[str] = (),
     leads: Sequence[str] = (),
+    controls: Collection[Control] = CONTROLS,
     options: BenchmarkOptions | None = None,
     max_epochs: int | None = None,
     engine: engines.Engine = "serial",
@@ -79,6 +80,7 @@ def benchmark(
         trained_tasks: Tasks that networks are trained on, as in ``tasks``; linear models are fitted on all tasks.
             Empty: all tasks.
         leads: Use only these leads, as a device with fewer records them; linear models alone. Empty: all leads.
+        controls: Untrained controls to evaluate. Without some, the page compares with those of earlier calls.
         options: Label fractions and selections of the regularization or epoch. None: those of the protocol. Trained
             networks are stopped by validation labels unless selections are set.
         max_epochs: Maximum number of epochs of a training. None: that of the protocol.
@@ -90,8 +92,8 @@ def benchmark(
         The rows, the page, and the cells that failed.
 
     Raises:
-        ConfigError: There is no such store, task, encoder or lead, leads are chosen for networks that are trained, two
-            encoders have one name, or an encoder is a module without a statement of its frames.
+        ConfigError: There is no such store, task, encoder, lead or control, leads are chosen for networks that are
+            trained, two encoders have one name, or an encoder is a module without a statement of its frames.
 
     Example:
         >>> from clocs.evaluation.benchmark.task_evaluation import BenchmarkOptions
@@ -112,9 +114,12 @@ def benchmark(
     if leads and (tuple(ways) != ("linear",) or any(name.startswith(SCRATCH) for name in names)):
         raise ConfigError("Leads can be chosen for linear models alone. Leave out other ways, or the leads.")
     chosen_leads = tuple(map(canonical_lead, leads))
+    unknown = [control for control in controls if control not in CONTROLS]
+    if unknown:
+        raise ConfigError(f"Unknown control '{unknown[0]}'. Controls: {', '.join(CONTROLS)}.")
     cells = [
         cell.model_copy(update={"leads": chosen_leads})
-        for cell in _cells(names, chosen, ways, options or BenchmarkOptions(), max_epochs, trained)
+        for cell in _cells(names, chosen, ways, controls, options or BenchmarkOptions(), max_epochs, trained)
     ]
     cells = list(_identified(cells, embedders))
     for cell in cells:
@@ -184,6 +189,7 @@ def _cells(
     encoders: Sequence[str],
     tasks: Iterable[tuple[str, str]],
     ways: Sequence[Way],
+    controls: Collection[Control],
     options: BenchmarkOptions,
     max_epochs: int | None = None,
     trained_tasks: Collection[tuple[str, str]] | None = None,
@@ -193,26 +199,29 @@ def _cells(
     for store, task in tasks:
         by_store.setdefault(store, []).append(task)
     for store, names in by_store.items():
-        for encoder, control, way in _evaluations(encoders, ways):
+        for encoder, control, way in _evaluations(encoders, ways, controls):
             for task in names:
                 cell = BenchmarkCell(encoder=encoder, control=control, dataset=store, task=task, options=options)
                 if way == "linear":
                     yield cell
                 elif trained_tasks is None or (store, task) in trained_tasks:
                     yield _trained(cell, way, max_epochs)
-        for task in names:
+        for task in names if RANDOM_KERNELS in controls else ():
             yield BenchmarkCell(control=RANDOM_KERNELS, dataset=store, task=task, options=options)
 
 
-def _evaluations(encoders: Sequence[str], ways: Sequence[Way]) -> Iterator[tuple[str, Control, Way]]:
+def _evaluations(
+    encoders: Sequence[str], ways: Sequence[Way], controls: Collection[Control]
+) -> Iterator[tuple[str, Control, Way]]:
     """Iterate over encoders, controls and ways. The control of fine-tuning is a network trained from scratch."""
     for encoder in encoders:
         if encoder.startswith(SCRATCH):
             yield encoder, "", "from scratch"
             continue
         for way in ways:
-            for control in CONTROLS if way != "fine-tuned" else CONTROLS[:1]:
-                yield encoder, control, way
+            yield encoder, "", way
+            if "untrained" in controls and way != "fine-tuned":
+                yield encoder, "untrained", way
 
 
 def _trained(cell: BenchmarkCell, way: TrainedWay, max_epochs: int | None) -> BenchmarkCell:

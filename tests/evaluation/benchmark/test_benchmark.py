@@ -58,7 +58,7 @@ def test_embedders_of_other_models_take_part(stores: Path, tmp_path: Path) -> No
 def test_a_module_has_an_untrained_control_and_its_weights_are_part_of_the_name() -> None:
     def cells(network: nn.Module) -> list[BenchmarkCell]:
         embedders = {"mine": load_embedder(network, policy=FramePolicy(num_samples=500, sampling_rate=100))}
-        every = module._cells(["mine"], [("made-up", "pair")], ["linear"], module.CONTROLS, QUICK)
+        every = module._cells(["mine"], [("made-up", "pair")], ["linear"], QUICK)
         return list(module._identified(every, embedders))
 
     network = nn.Sequential(nn.Conv1d(1, 4, 15, 5), nn.AdaptiveMaxPool1d(1), nn.Flatten())
@@ -81,7 +81,7 @@ def test_cells_of_every_way() -> None:
     options = BenchmarkOptions(replicates=200)
     encoders = ["clocs-small", "scratch:s4d"]
     ways: tuple[Way, ...] = ("linear", "attentive", "fine-tuned")
-    cells = list(module._cells(encoders, [("made-up", "pair")], ways, module.CONTROLS, options, 7))
+    cells = list(module._cells(encoders, [("made-up", "pair")], ways, options, 7))
     assert [(cell.encoder, cell.control, cell.way) for cell in cells] == [
         ("clocs-small", "", "linear"),
         ("clocs-small", "untrained", "linear"),
@@ -99,24 +99,26 @@ def test_cells_of_every_way() -> None:
 
 def test_chosen_selections_apply_to_trained_networks() -> None:
     options = BenchmarkOptions(selections=("cross-validation",))
-    (cell,) = module._cells(["scratch:resnet"], [("made-up", "pair")], (), (), options)
+    cell, _ = module._cells(["scratch:resnet"], [("made-up", "pair")], (), options)
     assert cell.options.selections == ("cross-validation",)
 
 
 def test_networks_are_trained_on_some_tasks_only() -> None:
     tasks = [("made-up", "pair"), ("made-up", "many")]
-    cells = module._cells(["scratch:resnet"], tasks, (), module.CONTROLS, BenchmarkOptions(), trained_tasks={tasks[0]})
+    cells = module._cells(["scratch:resnet"], tasks, (), BenchmarkOptions(), trained_tasks={tasks[0]})
     assert [(cell.encoder, cell.task) for cell in cells] == [("scratch:resnet", "pair"), ("", "pair"), ("", "many")]
 
 
-def test_controls_are_chosen() -> None:
-    def controls(*chosen: Control) -> list[tuple[str, Control]]:
-        cells = module._cells(["clocs-small"], [("made-up", "pair")], ["linear"], chosen, QUICK)
-        return [(cell.encoder, cell.control) for cell in cells]
+def test_controls_are_chosen_and_finished_ones_are_compared_with(stores: Path, tmp_path: Path) -> None:
+    def controls(*chosen: Control) -> list[str | None]:
+        result = clocs.benchmark([Moments()], stores, tmp_path, tasks=["synthetic:sex"], controls=chosen, options=QUICK)
+        assert result.failed == []
+        compared = [line["minus_control"] for line in result.rows[0]["rows"]]
+        return [line and line["control"] for line in compared]
 
-    assert controls() == [("clocs-small", "")]
-    assert controls("untrained") == [("clocs-small", ""), ("clocs-small", "untrained")]
-    assert controls("random kernels") == [("clocs-small", ""), ("", "random kernels")]
+    assert set(controls()) == {None}
+    assert set(controls("random kernels")) == {"random kernels"}
+    assert set(controls()) == {"random kernels"}
 
 
 def test_an_unknown_control_is_refused_before_any_work(stores: Path, tmp_path: Path) -> None:
@@ -132,15 +134,21 @@ def test_an_unknown_network_is_refused_before_any_work(stores: Path, tmp_path: P
 
 
 def test_cells_of_earlier_calls_are_kept_on_the_same_store_and_split(tmp_path: Path) -> None:
-    def row(encoder: str, task: str, store: str) -> dict[str, Any]:
+    def row(encoder: str, task: str, store: str, *fractions: float) -> dict[str, Any]:
         cell = {"encoder": encoder, "dataset": "made-up", "task": task}
-        return {"cell": cell, "origin": {"data": {"made-up": [store, "split"]}}}
+        lines = [{"features": "frames", "label_fraction": share, "selection": "validation"} for share in fractions]
+        options = {"options": {"label_fractions": list(fractions)}}
+        return {"cell": cell | options, "origin": {"data": {"made-up": [store, "split"]}}, "rows": lines}
 
-    again, other_encoder, other_task = row("a", "pair", "now"), row("b", "pair", "now"), row("a", "many", "before")
-    earlier = [again, other_encoder, other_task, row("c", "pair", "before")]
-    (tmp_path / "benchmark.json").write_text(json.dumps({"rows": earlier}))
-    kept = module._earlier_rows(tmp_path / "benchmark.json", [row("a", "pair", "now")])
-    assert kept == [other_encoder, other_task]
+    def kept(*earlier: dict[str, Any]) -> list[dict[str, Any]]:
+        (tmp_path / "benchmark.json").write_text(json.dumps({"rows": earlier}))
+        return module._earlier_rows(tmp_path / "benchmark.json", [row("a", "pair", "now", 0.1, 1.0)])
+
+    other_encoder, other_task = row("b", "pair", "now", 1.0), row("a", "many", "before", 1.0)
+    assert kept(row("a", "pair", "now", 0.1, 1.0), other_encoder, other_task) == [other_encoder, other_task]
+    assert kept(row("c", "pair", "before", 1.0)) == []
+    assert kept(row("a", "pair", "now", 1.0)) == [], "the new row has these labels, too"
+    assert len(kept(row("a", "pair", "now", 0.01, 1.0))) == 1
     assert module._earlier_rows(tmp_path / "none.json", []) == []
 
 

@@ -80,7 +80,7 @@ def benchmark(
         trained_tasks: Tasks that networks are trained on, as in ``tasks``; linear models are fitted on all tasks.
             Empty: all tasks.
         leads: Use only these leads, as a device with fewer records them; linear models alone. Empty: all leads.
-        controls: Untrained controls to evaluate. Without some, the page compares with those of earlier calls.
+        controls: Untrained controls to evaluate. Those that an earlier call has finished are compared with in any case.
         options: Label fractions and selections of the regularization or epoch. None: those of the protocol. Trained
             networks are stopped by validation labels unless selections are set.
         max_epochs: Maximum number of epochs of a training. None: that of the protocol.
@@ -119,13 +119,14 @@ def benchmark(
         raise ConfigError(f"Unknown control '{unknown[0]}'. Controls: {', '.join(CONTROLS)}.")
     cells = [
         cell.model_copy(update={"leads": chosen_leads})
-        for cell in _cells(names, chosen, ways, controls, options or BenchmarkOptions(), max_epochs, trained)
+        for cell in _cells(names, chosen, ways, options or BenchmarkOptions(), max_epochs, trained)
     ]
     cells = list(_identified(cells, embedders))
     for cell in cells:
         workspace.name(cell)  # raises early if an encoder or a split is missing
     compute = functools.partial(run_cell, embedders=embedders) if embedders else run_cell
-    summary = run_grid(cells, workspace, compute, engine=engine, workers=workers, progress=progress)
+    wanted = [cell for cell in cells if not cell.control or cell.control in controls]
+    summary = run_grid(wanted, workspace, compute, engine=engine, workers=workers, progress=progress)
     rows = summarize([row for cell in cells if (row := workspace.result(cell)) is not None])
     rows = _earlier_rows(folder / RESULTS, rows) + rows
     content = {"protocol": PROTOCOL, "rows": rows, "failed": summary.failed}
@@ -160,14 +161,26 @@ def _identified(cells: Iterable[BenchmarkCell], embedders: Mapping[str, Embedder
 
 
 def _earlier_rows(results: Path, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows of earlier results that were not evaluated again, on the stores and splits of today."""
+    """Return the rows of earlier results that ``rows`` do not cover, on the stores and splits of today."""
     earlier = json.loads(results.read_bytes())["rows"] if results.exists() else []
-    cells, data = [row["cell"] for row in rows], {task_of(row): row["origin"]["data"] for row in rows}
+    data = {task_of(row): row["origin"]["data"] for row in rows}
     return [
         row
         for row in earlier
-        if row["cell"] not in cells and data.get(task_of(row), row["origin"]["data"]) == row["origin"]["data"]
+        if not any(_covers(other, row) for other in rows)
+        and data.get(task_of(row), row["origin"]["data"]) == row["origin"]["data"]
     ]
+
+
+def _covers(row: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Return whether a row is the same evaluation as another, with all its label fractions and selections."""
+
+    def parts(row: dict[str, Any]) -> tuple[dict[str, Any], set[tuple[Any, ...]]]:
+        lines = {(line["features"], line["label_fraction"], line["selection"]) for line in row["rows"]}
+        return {name: value for name, value in row["cell"].items() if name != "options"}, lines
+
+    (cell, lines), (other_cell, other_lines) = parts(row), parts(other)
+    return cell == other_cell and lines >= other_lines
 
 
 def _chosen_tasks(stores: Path, tasks: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -189,7 +202,6 @@ def _cells(
     encoders: Sequence[str],
     tasks: Iterable[tuple[str, str]],
     ways: Sequence[Way],
-    controls: Collection[Control],
     options: BenchmarkOptions,
     max_epochs: int | None = None,
     trained_tasks: Collection[tuple[str, str]] | None = None,
@@ -199,20 +211,18 @@ def _cells(
     for store, task in tasks:
         by_store.setdefault(store, []).append(task)
     for store, names in by_store.items():
-        for encoder, control, way in _evaluations(encoders, ways, controls):
+        for encoder, control, way in _evaluations(encoders, ways):
             for task in names:
                 cell = BenchmarkCell(encoder=encoder, control=control, dataset=store, task=task, options=options)
                 if way == "linear":
                     yield cell
                 elif trained_tasks is None or (store, task) in trained_tasks:
                     yield _trained(cell, way, max_epochs)
-        for task in names if RANDOM_KERNELS in controls else ():
+        for task in names:
             yield BenchmarkCell(control=RANDOM_KERNELS, dataset=store, task=task, options=options)
 
 
-def _evaluations(
-    encoders: Sequence[str], ways: Sequence[Way], controls: Collection[Control]
-) -> Iterator[tuple[str, Control, Way]]:
+def _evaluations(encoders: Sequence[str], ways: Sequence[Way]) -> Iterator[tuple[str, Control, Way]]:
     """Iterate over encoders, controls and ways. The control of fine-tuning is a network trained from scratch."""
     for encoder in encoders:
         if encoder.startswith(SCRATCH):
@@ -220,7 +230,7 @@ def _evaluations(
             continue
         for way in ways:
             yield encoder, "", way
-            if "untrained" in controls and way != "fine-tuned":
+            if way != "fine-tuned":
                 yield encoder, "untrained", way
 
 

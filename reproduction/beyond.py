@@ -29,12 +29,12 @@ GROWTH_STEPS: Final = 1_000
 FLOAT32: Final[dict[str, Any]] = {"precision": "32-true"}
 """Precision that every processor supports; as good as bfloat16 in the ablation."""
 
-UNCHANGED: Final = "nothing changed"
+UNCHANGED: Final = "unchanged"
 PAPERS_WEIGHTS: Final[dict[str, Any]] = {"off_diagonals": None}
 """The paper's weights of pairs of one patient, which the ablation starts from."""
 ABLATIONS: Final[dict[str, dict[str, Any]]] = {
     UNCHANGED: {},
-    "all positive pairs weigh alike, as is recommended": {"method": {"off_diagonals": "equal"}},
+    "all positive pairs weigh alike (recommended)": {"method": {"off_diagonals": "equal"}},
     "the paper's network": {"encoder": {"name": "cnn"}, "pca": False},
     "no other lead (CMSC)": {"method": {"name": "cmsc", "view_choice": None}},
     "no other segment (CMLC)": {
@@ -51,7 +51,7 @@ ABLATIONS: Final[dict[str, dict[str, Any]]] = {
     "no positives across a patient's instances": {"method": {"off_diagonals": "none"}},
     "frames scaled to 0..1": {"frames": {}},
     "250 Hz": {"frames": {"normalization": "none", "sampling_rate": 250, "num_samples": 1250}},
-    "the embedding that the loss saw": {"pca": False},
+    "last layer without PCA": {"pca": False},
     "temperature 0.2": {"method": {"temperature": 0.2}},
     "float32": FLOAT32,
 }

@@ -33,7 +33,7 @@ TRAINED_ON: Final = "chapman"
 """Dataset on which SimCLR is also evaluated on its own frames, complete recordings of 10 s."""
 COMPARED: Final[dict[str, Encoder]] = {
     "`clocs-small`": SMALL,
-    "`clocs-small` with the layer that its loss saw": SMALL_AS_TRAINED,
+    "`clocs-small`, last layer without PCA": SMALL_AS_TRAINED,
     "`cmsc-chapman`, 400 epochs": CMSC_CHAPMAN,
     f"CMSC on Chapman, {BASELINE_EPOCHS} epochs": CMSC_LONG,
     "`cmsc-physionet2020`, 257 epochs": CMSC_PHYSIONET2020,

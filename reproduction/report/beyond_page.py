@@ -56,43 +56,50 @@ def beyond_page(estimates: Estimates, gallery: Gallery) -> Page:
     status = {name: status_sentence(estimates.results, name) for name in names}
     blocks: list[Block] = [
         Text(
-            "One small encoder, trained without labels on the training patients of PhysioNet 2020, Chapman and "
-            "PhysioNet 2017 together. Its embedding is a PCA of the pooled activations of every block. The "
-            "[search](search.md) describes how it was chosen. Results are for test patients unless stated otherwise, "
-            "at the physical sampling rate of the data."
+            "This page is for readers who want to know what `clocs-small` achieves on the paper's datasets, and what "
+            "contributes to it. It is a small encoder of single leads, trained without labels on the training patients "
+            "of PhysioNet 2020, Chapman and PhysioNet 2017. Its embedding is a PCA of the pooled activations of every "
+            "block. The [search](search.md) shows how its settings were chosen. Results are for test patients unless "
+            "stated otherwise, with four leads at the sampling rate of the data. The [benchmark](benchmark.md) has "
+            "twelve leads, and `clocs-base`."
         ),
-        Heading("The recommended encoder"),
+        Heading("Linear evaluation"),
         Text(
-            "Linear evaluation with half of the training labels. The encoder of the first seed, whose time is given, "
-            "is the shipped one, trained in bfloat16; those of other seeds are in float32, which the ablation "
-            f"found as good. {status['recommended']}"
+            "A linear classifier with half of the training labels. `clocs-small` is the encoder of the first seed, "
+            "and the duration is that of its training, in bfloat16. Other seeds were trained in float32, which is as "
+            f"good (see the ablation). {status['recommended']}"
         ),
         encoder_table(estimates),
         Heading("Few labels"),
         Text(
-            "The encoder with a linear classifier, and fine-tuned, beside the same network trained from scratch, all "
-            "with the labels of so many training patients. They choose (regularization, when to stop) by all "
-            "validation patients, whose labels are not counted. Every seed draws other patients, for one and the same "
-            "encoder: behind ± and as dots, what depends on whom it drew (no ±: one seed, of those that all lines "
-            f"have). {status['few-labels']}"
+            "Columns are numbers of training patients with labels. The encoder has a linear classifier, or is "
+            "fine-tuned; the same network is also trained from scratch. Regularization and epoch are selected on all "
+            "validation patients, whose labels are not counted. Each seed draws other patients for the same encoder. "
+            "The standard deviation after ±, and the dots, show the effect of this draw. A value without ± has one "
+            f"seed. {status['few-labels']}"
         ),
         *gallery.pictures(few_labels_panels(estimates)),
         few_labels_table(estimates),
         Heading("Transfer"),
         Text(
-            "Beside it the best that the paper has for the dataset, fine-tuned after either of its sources (Table 2, "
-            f"per frame, by its own frames). PhysioNet 2017 was also trained on, without labels. {status['transfer']}"
+            "The paper's best is its highest value for the dataset after pre-training on either source (table 2, per "
+            "frame, on the paper's frames). The encoder has seen PhysioNet 2017's training recordings without labels. "
+            f"{status['transfer']}"
         ),
         _transfer(estimates),
         Heading("Ablation"),
         Text(
-            "The recipe as it was before the ablation: pairs across a patient's instances weigh as much as all others "
-            f"together, as in the paper. One change at a time, {ABLATION_STEPS:,} steps each, on PhysioNet 2020, by "
-            f"validation patients. With few seeds, small differences may be chance. {status['ablation']}"
+            "Each row changes one setting of the recipe before this ablation, in which pairs across a patient's "
+            f"instances weigh as much as all others together, as in the paper. Each was trained for {ABLATION_STEPS:,} "
+            "steps on PhysioNet 2020 and evaluated on validation patients. With few seeds, small differences may be "
+            f"chance. {status['ablation']}"
         ),
         _changed(estimates, ABLATIONS, ablated),
-        Heading("Growth"),
-        Text(f"On PhysioNet 2020, {GROWTH_STEPS:,} steps each in float32, by validation patients. {status['growth']}"),
+        Heading("Width and number of patients"),
+        Text(
+            f"Wider networks and fewer patients, each trained for {GROWTH_STEPS:,} steps on PhysioNet 2020 in float32 "
+            f"and evaluated on validation patients. {status['growth']}"
+        ),
         *gallery.pictures(growth_panels(estimates)),
         _changed(estimates, GROWTH, grown),
         *growth_fitted(estimates),

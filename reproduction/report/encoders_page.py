@@ -25,7 +25,7 @@ from reproduction.shipped_encoders import (
 )
 
 NOTHING: Final = Entry(DASH)
-SAW_NOBODY: Final = Entry("saw nobody here")
+UNSEEN: Final = Entry("not trained on these patients")
 MAX_LABELS: Final = 3
 """Maximum number of labels of a group."""
 MIN_ENRICHMENT: Final = 1.05
@@ -42,33 +42,37 @@ def encoders_page(estimates: Estimates) -> Page:
     results = estimates.results
     blocks: list[Block] = [
         Text(
-            "The encoders that come with `clocs`, and others to hold them against. Intervals are 95 %, over patients. "
+            "This page is for readers who compare the encoders of single leads that come with `clocs`, with each other "
+            "and with random weights. Intervals are 95 % intervals over test patients. "
             f"{status_sentence(results, 'in-use')}"
         ),
         Heading("A linear classifier on the paper's network"),
-        Text("Half of the labels, test patients, on the paper's frames unless said otherwise."),
+        Text("With half of the labels, on test patients and the paper's frames unless a row says otherwise."),
         linear_table(results),
-        Heading("Do neighbours have the same diagnosis?"),
+        Heading("Classes of the nearest patients"),
         Text(
-            "Share of the ten nearest test patients who have a class too; segments of 5 s at 500 Hz unless said "
-            "otherwise. How it is measured is described beside `clocs similarity score`."
+            "The share of the ten nearest test patients who have the same class (precision at 10). Segments have 5 s "
+            "at 500 Hz unless a row says otherwise. [Neighbors](../background/patient-map.md) has the method."
         ),
     ]
     for dataset in SOURCES:
         blocks += [Text(neighbours_text(results, dataset)), neighbours_table(results, dataset)]
     blocks += [
-        Text("By `clocs-small`, class by class:"),
+        Text("Classes by `clocs-small`:"),
         classes_table(results),
         Heading("Distances within and between patients"),
         distances_table(results),
         Heading("Groups"),
         groups_table(results),
-        Heading("What embeddings give away"),
-        Text("How it is measured, and what it does not cover, is described beside `clocs audit`."),
+        Heading("Privacy"),
+        Text(
+            "Re-identification and membership. The [privacy audit](../background/privacy-audit.md) describes the "
+            "measurement and what it does not cover."
+        ),
     ]
     for dataset in SOURCES:
         blocks += [Text(audit_text(results, dataset)), audit_table(results, dataset)]
-    return Page("encoders", "Encoders in use", tuple(blocks))
+    return Page("encoders", "Encoders of single leads", tuple(blocks))
 
 
 def linear_table(results: Results) -> Table:
@@ -138,8 +142,14 @@ def distances_table(results: Results) -> Table:
 def groups_table(results: Results) -> Table:
     """Return groups of test patients, coarse and fine, with their stability."""
     rows = [row for dataset in SOURCES for fine in (False, True) for row in _groups(results, dataset, fine=fine)]
-    titles = ("patients of", "group", "patients", "labels, and how many times as frequent as in all", "median age")
-    return Table((*titles, "female", "found again"), tuple(rows))
+    titles = (
+        "patients of",
+        "group",
+        "patients",
+        "labels (frequency divided by that in all patients)",
+        "median age",
+    )
+    return Table((*titles, "female", "stability"), tuple(rows))
 
 
 def _groups(results: Results, dataset: str, *, fine: bool) -> Iterator[tuple[Entry, ...]]:
@@ -176,7 +186,7 @@ def audit_text(results: Results, dataset: str) -> str:
     values = found["reidentification"]["any_segment"]
     chance = values["chance"]
     return (
-        f"{DATASET_NAMES[dataset]}: {found['patients']:,} test patients, {values['segments']:,} segments. Guessing: "
+        f"{DATASET_NAMES[dataset]}: {found['patients']:,} test patients, {values['segments']:,} segments. Chance: "
         f"rank 1 {chance['rank_1']:.4f}, rank 10 {chance['rank_10']:.3f}, error 0.5, AUC 0.5, found 0.01."
     )
 
@@ -196,9 +206,7 @@ def _membership(found: Mapping[str, Any] | None) -> Sequence[Entry]:
         return NOTHING, NOTHING
     values = found["membership"]
     return (
-        (SAW_NOBODY, Entry(""))
-        if values is None
-        else (value_entry(values["auc"]), value_entry(values["true_positives"]))
+        (UNSEEN, Entry("")) if values is None else (value_entry(values["auc"]), value_entry(values["true_positives"]))
     )
 
 

@@ -31,7 +31,7 @@ def few_labels_table(estimates: Estimates) -> Table:
         rows += [(Entry(f"{DATASET_NAMES[dataset]}: {name}"), *map(auc_cell, line)) for name, line in lines.items()]
         for name in ("linear", "fine-tuned"):
             needed = (labels_needed(mean, lines["from scratch"]) for mean in lines[f"recommended encoder, {name}"])
-            label = f"{DATASET_NAMES[dataset]}: patients that from scratch needs for what {name} has"
+            label = f"{DATASET_NAMES[dataset]}: patients from scratch needs to equal {name}"
             rows.append((Entry(label), *map(Entry, needed)))
     return Table(("AUC per recording", *(f"{count:,}" for count in LABELLED_PATIENTS), ALL), tuple(rows))
 
@@ -44,7 +44,7 @@ def labels_needed(aim: Mean | None, scratch: Sequence[Mean | None]) -> str:
     reached = next((index for index, (_, value) in enumerate(known) if value >= aim.value), None)
     if reached is None:
         last, _ = known[-1]
-        return "more than there are" if last is None else f"over {last:,}"
+        return "more than exist" if last is None else f"over {last:,}"
     count, value = known[reached]
     if reached == 0:
         return ALL if count is None else f"{count:,} or fewer"

@@ -51,8 +51,8 @@ def _by_width(estimates: Estimates) -> list[Block]:
     gains = " and ".join(f"{slope:+.3f} per {level}" for slope, level in zip(slopes, LEVELS, strict=True))
     return [
         Text(
-            f"Twice as many channels bring {gains} on a straight line over the logarithm of their number, and take "
-            f"{more_time:.1f} times the time."
+            f"A straight line over the logarithm of the width gains {gains} when the width doubles. Training "
+            f"then takes {more_time:.1f} times as long."
         )
     ]
 
@@ -70,13 +70,12 @@ def _by_patients(estimates: Estimates) -> list[Block]:
     more = A_MILLION / _patients()
     return [
         Text(
-            f"Per recording, ten times as many unlabelled patients bring {slope:+.3f} on a straight line over the "
-            f"logarithm of their number. A million recordings, {more:,.0f} times as many as there are here, would be "
-            f"at {at_all + slope * np.log10(more):.3f} on it, and at {values[-1] + last_slope * np.log10(more):.3f} if "
-            f"it went on as between the last two points, {last_slope:+.3f} a tenfold; to see each as often would take "
-            f"{duration_text(time * more)} of one core. Three points within one source say little of a million "
-            "recordings from another: the same steps see each patient less often, AUC cannot pass 1, "
-            "and other hospitals bring other noise. Read it as a direction."
+            f"Per recording, a straight line over the logarithm of the number of patients gains {slope:+.3f} for ten "
+            f"times as many. A million recordings are {more:,.0f} times as many as here. This line would reach "
+            f"{at_all + slope * np.log10(more):.3f} there, and a line through the last two points "
+            f"({last_slope:+.3f} for ten times as many) {values[-1] + last_slope * np.log10(more):.3f}. Training that "
+            f"sees each recording as often would take {duration_text(time * more)} of one core. These are three points "
+            "from one source, so the extrapolation is a direction and not a forecast."
         )
     ]
 

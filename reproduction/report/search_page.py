@@ -27,15 +27,15 @@ def search_page(results: Results) -> Page:
     """Return the page of all trials, in the order in which they were run."""
     rows = [row for name in TRIALS if (row := _row(results, name)) is not None]
     text = (
-        f"Trials for what to recommend: each changes something in the first, and is judged by linear evaluation on "
-        f"validation patients of {DATASET_NAMES[DATASET]} alone, half of the training labels, one seed. The same "
-        "patients choose the regularization and the epoch, so the values are a little too good, for all alike. The "
-        "test part was opened for the three that were recommended one after the other ('three datasets, long', 'three "
-        "datasets in turns, principal components' and the last), and chose none of them. "
-        f"Unless said otherwise {STEPS} steps. With one seed, small differences may be chance. "
-        f"{count_text(len(rows), 'trial')} of {len(TRIALS)} are done."
+        "This page is for researchers who want to know how the settings of `clocs-small` were chosen. A trial changes "
+        f"the listed settings of the first one, trains for {STEPS} steps unless the table says otherwise, and is "
+        f"judged by a linear classifier on validation patients of {DATASET_NAMES[DATASET]}, with half of the training "
+        "labels and one seed. The same patients select regularization and epoch, so all values are a little too good. "
+        "With one seed, small differences may be chance. Test patients selected no trial. They only serve to report "
+        "the three encoders that were shipped one after the other: 'three datasets, long', 'three datasets in turns, "
+        f"principal components' and the last. {count_text(len(rows), 'trial')} of {len(TRIALS)} are done."
     )
-    return Page("search", "The search for what to recommend", (Text(text), Table(TITLES, tuple(rows))))
+    return Page("search", "Search for the settings of clocs-small", (Text(text), Table(TITLES, tuple(rows))))
 
 
 def _row(results: Results, name: str) -> tuple[Entry, ...] | None:

@@ -68,7 +68,7 @@ def test_wrong_sampling_rate_is_detected_by_other_information(form: str, origina
 
 @pytest.mark.slow
 def test_fraction_of_detected_faults(originals: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Print the table of docs/background/format-campaigns.md over all real recordings."""
+    """Print the table of docs/background/faulty-files.md over all real recordings."""
     every = cases(originals)
     rows = []
     for fault in FAULTS:

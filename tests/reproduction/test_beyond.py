@@ -41,7 +41,7 @@ from tests.reproduction.results_factory import write_results
 
 CHANGED = {
     UNCHANGED: set(),
-    "all positive pairs weigh alike, as is recommended": {"off_diagonals"},
+    "all positive pairs weigh alike (recommended)": {"off_diagonals"},
     "the paper's network": {"encoder", "pca"},
     "no other lead (CMSC)": {"name", "view_choice"},
     "no other segment (CMLC)": {"name", "view_choice", "frames"},
@@ -51,7 +51,7 @@ CHANGED = {
     "no positives across a patient's instances": {"off_diagonals"},
     "frames scaled to 0..1": {"frames"},
     "250 Hz": {"frames"},
-    "the embedding that the loss saw": {"pca"},
+    "last layer without PCA": {"pca"},
     "temperature 0.2": {"temperature"},
     "float32": {"precision"},
 }
@@ -251,7 +251,7 @@ def test_the_gain_of_a_doubling_is_half_of_that_of_two(reported: Path) -> None:
         (0.5, (0.6, 0.8, None, None, None, None), "10 or fewer"),
         (0.9, (0.6, 0.8, None, None, None, None), "over 30"),
         (0.9, (0.6, 0.8, 0.8, 0.8, 0.8, 0.95), "1,000 to all"),
-        (0.99, (0.6, 0.8, 0.8, 0.8, 0.8, 0.95), "more than there are"),
+        (0.99, (0.6, 0.8, 0.8, 0.8, 0.8, 0.95), "more than exist"),
         (0.9, (None,) * 6, "–"),
         (None, (0.6, 0.8, 0.8, 0.8, 0.8, 0.95), "–"),
     ],

@@ -16,6 +16,7 @@ from clocs.evaluation.benchmark.linear_probe import LinearProbe, fit_probe
 from clocs.evaluation.benchmark.recording_features import RecordingFeatures, recording_features, select_leads
 from clocs.evaluation.model_outputs import ModelOutputs
 from clocs.inference.classifier import LinearWeights
+from clocs.signals.framing import FramePolicy
 from clocs.signals.leads import LEAD_SETS, available_leads
 from clocs.signals.resampling import Floats
 from clocs.store.frames import Frames
@@ -74,11 +75,11 @@ def features_by_lead_set(
     """
     if not embedder.all_leads:
         found = recording_features(embedder, store, cache=cache)["embedding"]
-        used = _usable(sets, found.leads) if sets is not None else lead_sets_of(_chosen(found.leads, leads))
+        used = _usable(sets, found.leads) if sets is not None else lead_sets_of(choose_leads(found.leads, leads))
         return {leads: select_leads(found, leads, num_statistics=len(embedder.pooling)) for leads in used}
     needed = embedder.policy.leads
-    common = available_leads(Frames(store, embedder.policy.model_copy(update={"leads": ()}), all_leads=True).leads)
-    chosen = _chosen(common, leads)
+    common = common_leads(store, embedder.policy)
+    chosen = choose_leads(common, leads)
     present = tuple(lead for lead in needed if lead in chosen)
     if not present or (present != needed and not allow_missing_leads):
         raise ConfigError(
@@ -94,8 +95,22 @@ def _usable(sets: Sequence[LeadNames], present: Sequence[str]) -> tuple[LeadName
     return tuple(leads for leads in sets if set(leads) <= set(present))
 
 
-def _chosen(present: Sequence[str], leads: Sequence[str]) -> LeadNames:
-    """Return the leads that are chosen of those that are present."""
+def common_leads(store: Store, policy: FramePolicy) -> LeadNames:
+    """Return the leads that most recordings of a store have, and those that follow from them.
+
+    Args:
+        store: The store.
+        policy: Any policy of frames; its leads are ignored.
+    """
+    return available_leads(Frames(store, policy.model_copy(update={"leads": ()}), all_leads=True).leads)
+
+
+def choose_leads(present: Sequence[str], leads: Sequence[str]) -> LeadNames:
+    """Return the leads that are chosen of those that are present. No choice: all of them.
+
+    Raises:
+        ConfigError: A chosen lead is not present.
+    """
     if absent := [lead for lead in leads if lead not in present]:
         raise ConfigError(f"Most recordings lack {', '.join(absent)}; they have {', '.join(present)}. Choose of these.")
     return tuple(lead for lead in present if not leads or lead in leads)

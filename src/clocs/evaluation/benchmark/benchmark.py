@@ -22,6 +22,7 @@ from clocs.evaluation.benchmark.scratch_networks import SCRATCH
 from clocs.evaluation.benchmark.summary import summarize, task_of
 from clocs.evaluation.benchmark.task_evaluation import PROTOCOL, BenchmarkOptions
 from clocs.evaluation.benchmark.trained_evaluation import TrainedWay, trained_fractions, training_options
+from clocs.evaluation.recording_classifier import choose_leads, common_leads
 from clocs.experiments.grid import TaskOutcome, run_grid
 from clocs.experiments.workspace import Workspace
 from clocs.signals.leads import canonical_lead
@@ -114,6 +115,9 @@ def benchmark(
     if leads and (tuple(ways) != ("linear",) or any(name.startswith(SCRATCH) for name in names)):
         raise ConfigError("Leads can be chosen for linear models alone. Leave out other ways, or the leads.")
     chosen_leads = tuple(map(canonical_lead, leads))
+    for name in sorted({store for store, _ in chosen}) if leads else ():
+        store = open_store(Path(stores) / name)
+        choose_leads(common_leads(store, store.frame_policy("evaluation")), chosen_leads)
     unknown = [control for control in controls if control not in CONTROLS]
     if unknown:
         raise ConfigError(f"Unknown control '{unknown[0]}'. Controls: {', '.join(CONTROLS)}.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -46,7 +46,7 @@ class BenchmarkOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    label_fractions: tuple[float, ...] = (0.01, 0.1, 1.0)
+    label_fractions: tuple[Annotated[float, Field(gt=0, le=1)], ...] = (0.01, 0.1, 1.0)
     """Fractions of the training patients whose labels are used."""
     selections: tuple[Selection, ...] = ("validation", "cross-validation")
     """Ways to select the regularization. Each has rows of its own; with all labels, ``validation`` alone has."""

@@ -11,12 +11,13 @@ import clocs
 from tests.cli.conftest import Command
 
 
-@pytest.fixture
-def stores(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with one store of sixty recordings."""
+    folder = tmp_path_factory.mktemp("stores")
     options = {"num_records": 60, "leads": 1, "seconds": 5}
-    clocs.split(clocs.ingest("synthetic", None, tmp_path / "stores" / "synthetic", options=options))
-    return tmp_path / "stores"
+    clocs.split(clocs.ingest("synthetic", None, folder / "synthetic", options=options))
+    return folder
 
 
 def test_a_control_alone_makes_a_page(command: Command, stores: Path, tmp_path: Path) -> None:

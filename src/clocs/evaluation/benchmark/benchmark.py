@@ -114,13 +114,9 @@ def benchmark(
     trained = set(_chosen_tasks(Path(stores), trained_tasks)) if trained_tasks else None
     if leads and (tuple(ways) != ("linear",) or any(name.startswith(SCRATCH) for name in names)):
         raise ConfigError("Leads can be chosen for linear models alone. Leave out other ways, or the leads.")
-    chosen_leads = tuple(map(canonical_lead, leads))
-    for name in sorted({store for store, _ in chosen}) if leads else ():
-        store = open_store(Path(stores) / name)
-        choose_leads(common_leads(store, store.frame_policy("evaluation")), chosen_leads)
-    unknown = [control for control in controls if control not in CONTROLS]
-    if unknown:
+    if unknown := [control for control in controls if control not in CONTROLS]:
         raise ConfigError(f"Unknown control '{unknown[0]}'. Controls: {', '.join(CONTROLS)}.")
+    chosen_leads = _known_leads(leads, {Path(stores) / store for store, _ in chosen})
     cells = [
         cell.model_copy(update={"leads": chosen_leads})
         for cell in _cells(names, chosen, ways, options or BenchmarkOptions(), max_epochs, trained)
@@ -136,6 +132,14 @@ def benchmark(
     content = {"protocol": PROTOCOL, "rows": rows, "failed": summary.failed}
     write_bytes(folder / RESULTS, json.dumps(content, indent=1, sort_keys=True).encode())
     return BenchmarkResult(rows, write_pages(folder), summary.failed)
+
+
+def _known_leads(leads: Sequence[str], stores: Iterable[Path]) -> tuple[str, ...]:
+    """Return the standard names of leads, which most recordings of all stores have."""
+    names = tuple(map(canonical_lead, leads))
+    for store in map(open_store, sorted(stores) if names else ()):
+        choose_leads(common_leads(store, store.frame_policy("evaluation")), names)
+    return names
 
 
 def _names(encoders: Sequence[str | os.PathLike[str] | Embedder]) -> list[str]:

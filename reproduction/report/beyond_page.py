@@ -57,11 +57,11 @@ def beyond_page(estimates: Estimates, gallery: Gallery) -> Page:
     blocks: list[Block] = [
         Text(
             "This page is for readers who want to know what `clocs-small` achieves on the paper's datasets, and what "
-            "contributes to it. It is the *recommended encoder* of the tables, small and for single leads. It was trained "
-            "without labels on the training patients of PhysioNet 2020, Chapman and PhysioNet 2017. Its embedding is a PCA "
-            "of the pooled activations of every block. The [search](search.md) shows how its settings were chosen. Results are for test patients unless "
-            "stated otherwise, with four leads at the sampling rate of the data. The [benchmark](benchmark.md) has "
-            "twelve leads, and `clocs-base`."
+            "contributes to it. It is the *recommended encoder* of the tables, small and for single leads. It was "
+            "trained without labels on the training patients of PhysioNet 2020, Chapman and PhysioNet 2017. Its "
+            "embedding is a PCA of the pooled activations of every block. The [search](search.md) shows how its "
+            "settings were chosen. Results are for test patients unless stated otherwise, with four leads at the "
+            "sampling rate of the data. The [benchmark](benchmark.md) has twelve leads, and `clocs-base`."
         ),
         Heading("Linear evaluation"),
         Text(

@@ -215,7 +215,7 @@ def similar(
     )
     if plot is not None:
         from clocs.drawing.figure import save_figure
-        from clocs.similarity.index.neighbors import draw_similar
+        from clocs.similarity.index.neighbor_figure import draw_similar
 
         save_figure(draw_similar(opened, found), plot)
     if as_json:

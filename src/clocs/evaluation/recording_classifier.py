@@ -87,7 +87,12 @@ def features_by_lead_set(
             "encoder."
         )
     used = _usable(sets, present) if sets is not None else lead_sets_of(present) if allow_missing_leads else (needed,)
-    return {leads: recording_features(LeadSubset(embedder, leads), store, cache=cache)["embedding"] for leads in used}
+    return {leads: recording_features(_only(embedder, leads), store, cache=cache)["embedding"] for leads in used}
+
+
+def _only(embedder: Embedder, leads: Sequence[str]) -> Embedder:
+    """Return an embedder of several leads at once that uses these leads; itself if they are all, to share its cache."""
+    return embedder if set(leads) == set(embedder.policy.leads) else LeadSubset(embedder, leads)
 
 
 def _usable(sets: Sequence[LeadNames], present: Sequence[str]) -> tuple[LeadNames, ...]:
@@ -128,7 +133,7 @@ def mask_leads(embedder: Embedder, leads: Sequence[str], allow_missing_leads: bo
             f"Leads {', '.join(leads)}: the encoder takes {', '.join(needed)} at once"
             f"{', and some may be missing' if allow_missing_leads else ', all of them'}. Choose other leads."
         )
-    return LeadSubset(embedder, leads)
+    return _only(embedder, leads)
 
 
 def allows_missing_leads(described: Mapping[str, Any]) -> bool:

@@ -1,21 +1,15 @@
-"""Results of a search: similar patients, the similarity of single leads, and a picture."""
+"""Results of a search: similar patients, and the similarity of single leads."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from clocs.drawing.neighbors import draw_neighbors
 from clocs.similarity.archive.archive import Archive
 from clocs.similarity.index.matching import Query, locate_recording, recording_cosine
 from clocs.similarity.index.snapshot import Snapshot
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from clocs.similarity.index.patient_index import PatientIndex
 
 
 @dataclass(frozen=True)
@@ -100,38 +94,3 @@ def _lead_similarities(place: tuple[Archive, int], query: Query) -> tuple[LeadSi
     cosines = np.einsum("le,le->l", held[0][shared], query.leads[shared])
     order = np.argsort(-cosines, kind="stable")
     return tuple(LeadSimilarity(archive.manifest.leads[shared[at]], float(cosines[at])) for at in order)
-
-
-def draw_similar(
-    index: PatientIndex, found: SimilarPatients, *, leads: tuple[str, ...] | None = None, seconds: float = 8.0
-) -> Figure:
-    """Draw the query above its neighbors, with each patient's most similar recording.
-
-    Args:
-        index: The index that was searched.
-        found: Result of the search.
-        leads: Leads to draw. Default: the leads that all recordings share.
-        seconds: Duration to draw, in seconds.
-
-    Returns:
-        A matplotlib figure.
-    """
-    query = found.query.recording or index.recording(found.query.record_id)
-    recordings = [query, *(index.recording(item.record_id) for item in found.neighbors)]
-    captions = ["query\n" + _describe_patient(query.labels, query.age, query.sex)]
-    captions += [_caption(rank, item) for rank, item in enumerate(found.neighbors, 1)]
-    title = f"Patients like {found.query.record_id or 'this one'}"
-    return draw_neighbors(recordings, captions, leads=leads, seconds=seconds, title=title)
-
-
-def _caption(rank: int, item: Neighbor) -> str:
-    lead_similarities = ", ".join(f"{lead.lead} {lead.similarity:.2f}" for lead in item.why)
-    first = f"{rank}.  {item.record_id}   distance {item.distance:.3f}" + (
-        f"   leads: {lead_similarities}" if lead_similarities else ""
-    )
-    return f"{first}\n{_describe_patient(item.labels, item.age, item.sex)}"
-
-
-def _describe_patient(labels: tuple[str, ...], age: float | None, sex: str | None) -> str:
-    known = (", ".join(labels), "" if age is None else f"{age:g} y", sex or "")
-    return "   ".join(part for part in known if part)

@@ -14,6 +14,7 @@ from torch import Tensor
 from clocs.core.errors import ConfigError
 from clocs.encoders import PatchTransformer, PCAEncoder, build_encoder
 from clocs.encoders.encoder import describe_encoder
+from clocs.encoders.patch_transformer import attend
 from clocs.signals.framing import FramePolicy
 from clocs.signals.leads import STANDARD_LEADS
 from clocs.training.encoder_module import save_encoder
@@ -184,6 +185,23 @@ def test_untrained_tokens_attend_to_their_neighbours() -> None:
     distance = (torch.arange(50) - torch.arange(50).unsqueeze(1)).abs()
     near, far = shares[distance == 1].mean().item(), shares[distance == 10].mean().item()
     assert near > 2 * far
+
+
+def test_attention_in_bfloat16_has_the_values_and_gradients_of_float64() -> None:
+    generator = torch.Generator().manual_seed(0)
+    drawn = [torch.randn(2, 3, 7, 8, generator=generator) for _ in range(4)]
+    results = []
+    for dtype in (torch.float64, torch.bfloat16):
+        *parts, weights = (each.to(torch.bfloat16).to(dtype) for each in drawn)
+        for part in parts:
+            part.requires_grad_()
+        attended = attend(*parts)
+        torch.autograd.backward((attended * weights).sum())
+        results.append([attended.detach(), *(part.grad for part in parts)])
+    for exact, rounded in zip(*results, strict=True):
+        assert rounded is not None
+        assert rounded.dtype == torch.bfloat16
+        torch.testing.assert_close(rounded.double(), exact, atol=0.03, rtol=0.03)
 
 
 def test_parameters_counted_by_hand() -> None:

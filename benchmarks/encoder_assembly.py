@@ -3,8 +3,8 @@
     python benchmarks/encoder_assembly.py STORES JOINT OUT [JOINT_DIM]
 
 ``STORES`` has the stores of ``encoder_pretraining.py``, and ``JOINT`` is its result. Components are fitted without
-labels, on at most 1,000 training recordings of each store. ``OUT`` gets the encoder, without classifiers, and its model
-card with privacy audits. The folder's name is the encoder's.
+labels, on at most 1,000 training recordings of each store. ``OUT`` gets the encoder; ``clocs evaluate publish`` adds
+classifiers and a model card with privacy audits. The folder's name is the encoder's.
 """
 
 from __future__ import annotations
@@ -15,21 +15,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
-from encoder_pretraining import OPTIONS, POLICY, STORES
+from encoder_components import (
+    LEAD_DIM,
+    LEAD_ENCODER,
+    MAX_RECORDINGS,
+    POLICY,
+    STORES,
+    WHITENING,
+    sample_frames,
+    with_components,
+)
+from encoder_pretraining import OPTIONS
 from safetensors.torch import load_file
-from torch import nn
 
 import clocs
-from clocs.core.seeds import generator
-from clocs.core.storage.files import write_bytes
-from clocs.encoders import Encoder, LeadAndJointEncoder, PCAEncoder, ResNet
+from clocs.encoders import Encoder, LeadAndJointEncoder, ResNet
 from clocs.encoders.encoder import describe_encoder
-from clocs.publishing.model_card import CardContent, format_model_card
-from clocs.similarity.scoring.audit import audit
-from clocs.store.frames import Frames
 from clocs.store.store import Store
 from clocs.training.encoder_folder import read_config
 from clocs.training.encoder_module import load_encoder_folder, save_encoder
@@ -37,14 +39,9 @@ from clocs.training.onnx_export import finish_encoder
 from clocs.training.seen_recordings import extend_seen_keys, save_seen_keys, seen_keys
 from clocs.training.shipped import find_encoder_folder
 
-LEAD_ENCODER = "clocs-small"
-LEAD_DIM, JOINT_DIM = 128, 512
-WHITENING = 0.5
-MAX_RECORDINGS, MAX_FRAMES = 1000, 4
-"""Training recordings of a store that the components are fitted on, and frames of each, as a mean."""
+JOINT_DIM = 512
 UNNAMED_LEAD = "I"
 """Channel of a lead that its file calls ECG: watches and hand-held devices record lead I."""
-Floats = npt.NDArray[np.float32]
 
 
 def load_joint(folder: Path) -> ResNet:
@@ -52,45 +49,6 @@ def load_joint(folder: Path) -> ResNet:
     joint = ResNet(**OPTIONS)
     joint.load_state_dict(load_file(folder / "weights.safetensors"))
     return joint.eval()
-
-
-def sample_frames(store: Store) -> Floats:
-    """Return frames (N, 12, S) of some training recordings that have all leads."""
-    train = np.flatnonzero(store.split("default").mask("train"))
-    random = generator(0, "components")
-    chosen = np.zeros(len(store), np.bool_)
-    chosen[random.choice(train, min(MAX_RECORDINGS, len(train)), replace=False)] = True
-    frames = Frames(store, POLICY, records=chosen, all_leads=True)
-    items = np.arange(len(frames))
-    items = np.sort(random.permutation(items[frames.lead_mask(items).all(1)])[: MAX_FRAMES * MAX_RECORDINGS])
-    return np.asarray(frames.views(items)[:, 0], np.float32)
-
-
-@torch.inference_mode()
-def features(encoder: Encoder, frames: Floats) -> Floats:
-    """Return the features (N, P) of frames (N, C, S)."""
-    parts = np.array_split(frames, -(-len(frames) // 256))
-    return np.concatenate([encoder.features(torch.from_numpy(part)).numpy() for part in parts])
-
-
-def with_components(encoder: Encoder, samples: list[Floats], count: int) -> tuple[PCAEncoder, float]:
-    """Return an encoder whose embedding is a PCA of its features, and the share of the variance that it explains."""
-    found = PCAEncoder(encoder, count).eval()
-    channels = encoder.in_channels
-    explained = found.fit(
-        (features(encoder, frames.reshape(-1, channels, frames.shape[2])) for frames in samples),
-        whitening=WHITENING,
-        rotation=0,
-    )
-    return found, round(explained, 4)
-
-
-@torch.no_grad()
-def round_to_float16(module: nn.Module) -> None:
-    """Round all weights to float16, so that archives compress them to half the size."""
-    for value in module.state_dict().values():
-        if value.is_floating_point():
-            value.copy_(value.half())
 
 
 def describe(stores: list[Store], encoder: Encoder, trained: dict[str, Any], pca: dict[str, Any]) -> dict[str, Any]:
@@ -134,7 +92,6 @@ def assemble(stores: list[Store], joint_folder: Path, out: Path, joint_dim: int)
     joint, joint_explained = with_components(load_joint(joint_folder), samples, joint_dim)
     total = joint.in_channels * LEAD_DIM + joint_dim
     encoder = LeadAndJointEncoder(lead, joint, embedding_dim=total, head="none").eval()
-    round_to_float16(encoder)
     pca = {"explained": {"lead_encoder": lead_explained, "joint_encoder": joint_explained}}
     about = describe(stores, encoder, json.loads((joint_folder / "training.json").read_text()), pca)
     keys = list(_seen(stores))
@@ -143,8 +100,6 @@ def assemble(stores: list[Store], joint_folder: Path, out: Path, joint_dim: int)
     about["seen_sha256"] = save_seen_keys(out, extend_seen_keys(folder, small_about, keys))
     save_encoder(out, encoder, about)
     print(pca, finish_encoder(out, encoder) or "with ONNX", flush=True)
-    audits = tuple((str(store.manifest.dataset["title"]), audit(out, store)) for store in stores)
-    write_bytes(out / "README.md", format_model_card(CardContent(out.name, read_config(out), (), audits)).encode())
 
 
 def _seen(stores: list[Store]) -> Iterator[Any]:

@@ -20,7 +20,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from encoder_assembly import load_joint
-from encoder_pretraining import LIMIT, OPTIONS, POLICY
+from encoder_components import POLICY
+from encoder_data import LIMIT
+from encoder_pretraining import OPTIONS
 from torch import Tensor, nn
 
 import clocs

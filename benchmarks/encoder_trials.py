@@ -64,7 +64,7 @@ TRIALS = [
     ),
     Trial("roots of activations and random kernels", "joined", {ROOTS: 1.0, KERNELS: 1.0}),
     Trial("half whitened PCA and random kernels, which weigh half", "joined", {HALF: 1.0, KERNELS: 0.5}),
-    *_alone("pooling", {"PCA on the target, half whitened, rotated, standardised": replace(HALF, rotated=True)}),
+    *_alone("pooling", {"PCA on the target, half whitened, rotated, standardized": replace(HALF, rotated=True)}),
     *_alone(
         "lead I",
         {"lead I of `clocs-small`": replace(SHIPPED, leads="I"), "lead I, PCA half whitened": replace(HALF, leads="I")},
@@ -72,7 +72,13 @@ TRIALS = [
     *_alone("trained", {"joint network, activations": JOINT, "joint network, half whitened PCA, 128": JOINT_HALF}),
     Trial("half whitened joint network and random kernels", "trained", {JOINT_HALF: 1.0, KERNELS: 1.0}),
     Trial("half whitened joint network and `clocs-small`", "trained", {JOINT_HALF: 0.5, HALF: 1.0}),
-    Trial("both and random kernels", "trained", {JOINT_HALF: 0.5, HALF: 1.0, KERNELS: 0.5}),
+    Trial("activations of the joint network and half whitened `clocs-small`", "trained", {JOINT: 1.0, HALF: 1.0}),
+    Trial("the same, the joint network weighs half", "trained", {JOINT: 0.5, HALF: 1.0}),
+    Trial(
+        "half whitened joint network, `clocs-small` and random kernels",
+        "trained",
+        {JOINT_HALF: 0.5, HALF: 1.0, KERNELS: 0.5},
+    ),
     Trial("untrained network", "controls", {Block("untrained-24"): 1.0}),
     Trial("untrained network and random kernels", "controls", {Block("untrained-24"): 1.0, KERNELS: 1.0}),
     Trial("untrained joint network", "controls", {Block("joint-untrained"): 1.0}),

@@ -19,7 +19,7 @@ from clocs.evaluation.benchmark.cells import RANDOM_KERNELS, BenchmarkCell, Cont
 from clocs.evaluation.benchmark.embedders import Embedder, EncoderEmbedder
 from clocs.evaluation.benchmark.page import RESULTS, write_pages
 from clocs.evaluation.benchmark.scratch_networks import SCRATCH
-from clocs.evaluation.benchmark.summary import summarize, task_of
+from clocs.evaluation.benchmark.summary import summarize, task_of, with_best_controls
 from clocs.evaluation.benchmark.task_evaluation import PROTOCOL, BenchmarkOptions
 from clocs.evaluation.benchmark.trained_evaluation import TrainedWay, trained_fractions, training_options
 from clocs.evaluation.recording_classifier import choose_leads, common_leads
@@ -128,7 +128,7 @@ def benchmark(
     wanted = [cell for cell in cells if not cell.control or cell.control in controls]
     summary = run_grid(wanted, workspace, compute, engine=engine, workers=workers, progress=progress)
     rows = summarize([row for cell in cells if (row := workspace.result(cell)) is not None])
-    rows = _earlier_rows(folder / RESULTS, rows) + rows
+    rows = with_best_controls(_earlier_rows(folder / RESULTS, rows) + rows)
     content = {"protocol": PROTOCOL, "rows": rows, "failed": summary.failed}
     write_bytes(folder / RESULTS, json.dumps(content, indent=1, sort_keys=True).encode())
     return BenchmarkResult(rows, write_pages(folder), summary.failed)

@@ -36,7 +36,7 @@ Protocol `{PROTOCOL}`. Linear models use frozen features of whole recordings, at
 and leads. Fine-tuned networks, and those trained from scratch, average the logits of overlapping frames. Label
 fractions draw patients. Values are means over draws of labels, with 95 % intervals over draws and test patients
 together. "minus control" is the difference to the best untrained control of the same table with all labels, with an
-interval over test patients.
+interval over test patients; without one if the control is of another call.
 """
 
 

@@ -34,7 +34,8 @@ def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """
     if query.requires_grad and query.dtype == torch.bfloat16 and query.device.type == "cpu":
         scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-2, -1)
-        return scores.softmax(-1) @ value
+        attended: Tensor = scores.softmax(-1) @ value
+        return attended
     return scaled_dot_product_attention(query, key, value)
 
 
